@@ -71,7 +71,11 @@ impl Scratch {
         self.files.retain(|name, _| {
             let stays = files.iter().any(|(there, _)| there == name);
             if !stays {
-                fs::remove_file(dir.join(name)).expect("a scratch file cannot be removed");
+                let path = dir.join(name);
+                fs::remove_file(&path).expect("a scratch file cannot be removed");
+                // readers list directories, so one without a file must not stay; others are not empty
+                let above = path.ancestors().skip(1).take_while(|above| above != dir);
+                let _ = above.map(fs::remove_dir).all(|removed| removed.is_ok());
             }
             stays
         });
@@ -127,6 +131,7 @@ mod tests {
         });
         with_files("scratch", &[("a", "text")], |dir| {
             assert_eq!((read(dir, "a"), read(dir, "b/c")), (Some(b"text".to_vec()), None));
+            assert!(!dir.join("b").exists(), "a directory without a file");
         });
     }
 }

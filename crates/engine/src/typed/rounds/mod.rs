@@ -198,7 +198,13 @@ impl<L: RoundLearner> Rounds<L> {
             let mut update = |task: BatchTask<TypedBatches>| -> Result<Flow> {
                 let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
                 let round = Round { of: &of, cost, rule, over, batches: &mut batches };
-                flow = round.end(session, &published)?;
+                let ended = round.end(session, &published);
+                if let (Err(error), Some(over)) = (&ended, over) {
+                    // another rank may wait for this one in its report, with its rows locked, while
+                    // a device of this rank waits for such rows, and this rank for the device
+                    over.ranks.post().fail(&error.to_string());
+                }
+                flow = ended?;
                 if flow == Flow::Continue {
                     // no rank requests rows of this version before all ranks have it
                     rows.meet()?;

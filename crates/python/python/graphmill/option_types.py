@@ -222,8 +222,8 @@ class TrainOptions(TypedDict, total=False):
     #: Slope of the leaky ReLU below 0 in attention scores [default: 0.05]
     negative_slope: float
     #: Decoder
-    decoder: Literal["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp"]
-    #: Width of the hidden layer of decoder mlp [default: 64]
+    decoder: Literal["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp", "structure"]
+    #: Width of the hidden layer of decoder mlp or structure [default: 64]
     decoder_hidden: int
     #: Width of the embeddings; 0 for that of hidden
     embedding_dim: int
@@ -325,7 +325,7 @@ class TrainOptions(TypedDict, total=False):
     queue_depth: int
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
-    #: Staleness of an asynchronous gradient, in updates [default: 4]
+    #: Staleness of an asynchronous gradient, in updates
     staleness: int
     #: Sum of gradients over NVIDIA devices
     all_reduce: Literal["auto", "nccl", "peer"]
@@ -686,7 +686,7 @@ class PlanOptions(TypedDict, total=False):
     negative_slope: float
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
-    #: Staleness of an asynchronous gradient, in updates [default: 4]
+    #: Staleness of an asynchronous gradient, in updates
     staleness: int
     #: Batches per synchronous update; 0 uses one per training device
     batches_per_update: int
@@ -884,8 +884,8 @@ class BenchOptions(TypedDict, total=False):
     #: Slope of the leaky ReLU below 0 in attention scores [default: 0.05]
     negative_slope: float
     #: Decoder
-    decoder: Literal["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp"]
-    #: Width of the hidden layer of decoder mlp [default: 64]
+    decoder: Literal["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp", "structure"]
+    #: Width of the hidden layer of decoder mlp or structure [default: 64]
     decoder_hidden: int
     #: Width of the embeddings; 0 for that of hidden
     embedding_dim: int
@@ -987,7 +987,7 @@ class BenchOptions(TypedDict, total=False):
     queue_depth: int
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
-    #: Staleness of an asynchronous gradient, in updates [default: 4]
+    #: Staleness of an asynchronous gradient, in updates
     staleness: int
     #: Sum of gradients over NVIDIA devices
     all_reduce: Literal["auto", "nccl", "peer"]

@@ -73,7 +73,7 @@ impl Scratch {
             if !stays {
                 let path = dir.join(name);
                 fs::remove_file(&path).expect("a scratch file cannot be removed");
-                // readers list directories, so one without a file must not stay; others are not empty
+                // readers list directories, so one without a file must not stay
                 let above = path.ancestors().skip(1).take_while(|above| above != dir);
                 let _ = above.map(fs::remove_dir).all(|removed| removed.is_ok());
             }

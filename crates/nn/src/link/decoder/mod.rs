@@ -15,7 +15,8 @@
 //! let make = TABLE.find("dot")?.make.make;
 //! let decoder = make(&DecoderConfig { dim: 2, ..DecoderConfig::default() })?;
 //! let (users, items) = (Matrix::from_slice(1, 2, &[1.0, 2.0]), Matrix::from_slice(1, 2, &[3.0, 4.0]));
-//! let pairs = Pairs { source: users.view(), destination: items.view(), relation: &[], nodes: [&[], &[]] };
+//! let (source, destination) = (users.view(), items.view());
+//! let pairs = Pairs { source, destination, relation: &[], nodes: [&[], &[]] };
 //! let (backend, mut scores) = (Cpu::default(), Matrix::default());
 //! let pass = Pass { backend: &backend, training: false, key: 0 };
 //! decoder.forward(&pass, &pairs, &mut Saved::default(), &mut scores);
@@ -132,7 +133,8 @@ impl DecoderConfig {
 /// let decoder = (TABLE.find("dot")?.make.make)(&config)?;
 /// let source = Matrix::from_slice(2, 2, &[1.0, 2.0, 0.0, 1.0]);
 /// let destination = Matrix::from_slice(2, 2, &[3.0, 4.0, 5.0, 6.0]);
-/// let pairs = Pairs { source: source.view(), destination: destination.view(), relation: &[], nodes: [&[], &[]] };
+/// let (source, destination) = (source.view(), destination.view());
+/// let pairs = Pairs { source, destination, relation: &[], nodes: [&[], &[]] };
 /// let (mut saved, mut scores) = (Saved::default(), Matrix::default());
 /// let pass = Pass { backend: &Reference, training: true, key: 0 };
 /// decoder.forward(&pass, &pairs, &mut saved, &mut scores);

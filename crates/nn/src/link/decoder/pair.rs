@@ -39,7 +39,8 @@ const MIN_TASK_LEN: usize = 64;
 ///
 /// let decoder = PairDecoder::new(Box::new(First), 2, None);
 /// let rows = Matrix::from_slice(1, 2, &[3.0, 9.0]);
-/// let pairs = Pairs { source: rows.view(), destination: rows.view(), relation: &[], nodes: [&[], &[]] };
+/// let (source, destination) = (rows.view(), rows.view());
+/// let pairs = Pairs { source, destination, relation: &[], nodes: [&[], &[]] };
 /// let (pass, mut scores) = (Pass { backend: &Reference, training: true, key: 0 }, Matrix::default());
 /// decoder.forward(&pass, &pairs, &mut Saved::default(), &mut scores);
 /// assert_eq!(scores.view().host(), [9.0]);

@@ -10,7 +10,7 @@ use graphmill_engine::{
 };
 use graphmill_nn::model::Model;
 
-use crate::{output, work::UntilSignal};
+use crate::{output, signals::UntilSignal};
 
 /// Observer that passes everything on, and shows the warnings of a [`LossAlarm`].
 pub(super) struct Alarm {

@@ -8,6 +8,7 @@ mod plain;
 
 use std::io::IsTerminal;
 
+use chrono::DateTime;
 use clap::{ArgMatches, ValueEnum, builder::EnumValueParser, parser::ValueSource};
 use graphmill_core::progress::Progress as Work;
 use graphmill_engine::{
@@ -132,15 +133,8 @@ pub(crate) fn clock(seconds: f64) -> String {
 
 /// Seconds since 1970 as `yyyymmdd-hhmmss` in UTC.
 pub(crate) fn utc(seconds: u64) -> String {
-    // civil date of a day number by Hinnant's algorithm, over 400-year eras that start on 1 March
-    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
-    let (era, doe) = (days / 146_097, days % 146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+    let time = i64::try_from(seconds).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    time.unwrap_or(DateTime::UNIX_EPOCH).format("%Y%m%d-%H%M%S").to_string()
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use crate::{
     Error, Result, RunDir, TrainConfig, build,
     config::{Bottom, Fanout, Switch, link_task::is_link},
     distributed::RankDataset,
+    link::structure,
     memory::{self, MemoryPlacement},
     tiers::AllRows,
 };
@@ -128,7 +129,7 @@ fn automatic(
             "--label-inputs appends columns to the features, of which no aggregate is stored".into()
         ));
     }
-    let model = build::model(config, data)?;
+    let model = build::model_of_shapes(config, data)?;
     let aggregation = match possible(config, data, &model, view) {
         Ok(aggregation) => aggregation,
         Err(why) => return Ok(Err(why)),
@@ -232,7 +233,8 @@ impl Stacked {
         // ids number both rows of a node
         NodeId::try_from(data.num_nodes().checked_mul(2)?).ok()?;
         // who reads the rows reports a model that does not fit
-        let model = build::model_of(config, data, data.labels.classes().max(1)).ok()?;
+        let structure = || structure::without_edges(config, data.num_nodes());
+        let model = build::model_of(config, data, data.labels.classes().max(1), structure).ok()?;
         let aggregation = model.fixed_bottom()?;
         let verify = config.verify.at_opening();
         let features = bottom_hop::opened(&data.graph, &data.features, aggregation, dir, verify)?;

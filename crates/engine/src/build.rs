@@ -27,7 +27,10 @@ use graphmill_loader::{
 use graphmill_nn::{
     Matrix,
     layer::{self, NormKind},
-    link::decoder::{self, Decoder, DecoderConfig},
+    link::{
+        decoder::{self, Decoder, DecoderConfig},
+        structure::PairStructure,
+    },
     metric,
     model::{Model, ModelConfig},
     optim::{self, Optimizer},
@@ -48,6 +51,7 @@ use crate::{
     config::{FeaturePrecision, Switch},
     config::{link::LinkOptions, link_task::is_link},
     label_inputs,
+    link::structure,
     memory::{self, MemoryPlacement, keeps_sparse, table_type},
 };
 
@@ -95,20 +99,37 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
     }
 }
 
-/// A model with its initial, random weights.
+/// A model with its initial, random weights. A decoder that reads structure reads that of the graph
+/// of `data`.
 ///
 /// # Errors
 /// An unknown name or inconsistent numbers; a dataset without features or classes; a width that
 /// exceeds the memory of this machine.
 pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
-    model_of(config, data, data.labels.classes())
+    model_of(config, data, data.labels.classes(), || structure::of_graph(config, &data.graph))
 }
 
-/// [`model`] with the given number of `classes`, independent of the dataset's labels.
+/// [`model`] for its shapes and costs: a decoder that reads structure reads that of a graph without
+/// edges, so that none has to be sorted.
 ///
 /// # Errors
 /// As [`model`].
-pub(crate) fn model_of(config: &TrainConfig, data: &Dataset, classes: usize) -> Result<Model> {
+pub fn model_of_shapes(config: &TrainConfig, data: &Dataset) -> Result<Model> {
+    let structure = || structure::without_edges(config, data.num_nodes());
+    model_of(config, data, data.labels.classes(), structure)
+}
+
+/// [`model`] with the given number of `classes`, independent of the dataset's labels, and the
+/// `structure` that the decoder reads, if the model learns links.
+///
+/// # Errors
+/// As [`model`].
+pub(crate) fn model_of(
+    config: &TrainConfig,
+    data: &Dataset,
+    classes: usize,
+    structure: impl FnOnce() -> Result<Option<Arc<PairStructure>>>,
+) -> Result<Model> {
     if data.features.dim == 0 {
         return Err(Error::without_features(&data.name, &config.model));
     }
@@ -119,7 +140,11 @@ pub(crate) fn model_of(config: &TrainConfig, data: &Dataset, classes: usize) -> 
     memory::check(config, data)?;
     let inputs = data.features.dim + label_inputs::width(config, classes);
     let model = Model::new(&model_config(config), inputs, classes, config.seed).map_err(by_flag)?;
-    Ok(if is_link(config) { model.with_decoder(decoder(config, classes)?) } else { model })
+    Ok(if is_link(config) {
+        model.with_decoder(decoder(config, classes, structure()?.as_ref())?)
+    } else {
+        model
+    })
 }
 
 /// Refuses options that do not work with sparse rows.
@@ -158,10 +183,10 @@ fn check_sparse(config: &TrainConfig, data: &Dataset) -> Result<()> {
 }
 
 /// The decoder of embeddings of width `dim`, with its initial values.
-fn decoder(config: &TrainConfig, dim: usize) -> Result<Box<dyn Decoder>> {
+fn decoder(config: &TrainConfig, dim: usize, graph: Option<&Arc<PairStructure>>) -> Result<Box<dyn Decoder>> {
     let options: LinkOptions = config.own.get();
-    let key = keyed::key(&[config.seed, DECODER]);
-    let settings = DecoderConfig { dim, hidden: options.decoder_hidden, key, ..DecoderConfig::default() };
+    let (hidden, key) = (options.decoder_hidden, keyed::key(&[config.seed, DECODER]));
+    let settings = DecoderConfig { dim, hidden, key, graph, ..DecoderConfig::default() };
     (usage(decoder::TABLE.find(&options.decoder))?.make.make)(&settings).map_err(by_flag)
 }
 

@@ -29,7 +29,7 @@ use crate::{
     config::Devices,
     config::link_task::is_link,
     distributed,
-    link::{self, LinkTask, structure},
+    link::{self, LinkTask},
     memory::{self, MemoryPlacements},
     observer::Observer,
     record::{DeviceRecord, EpochRecord, ReuseRecord, Summary},
@@ -90,11 +90,8 @@ fn train_from(
     let config = &*config;
     let devices = &ComputeDevices::open(config)?;
     let progress = &Preparation::new(&*context.observer);
-    let mut parts = Parts::new(config, data, progress)?;
-    if let (Some(decoder), Some(_)) = (parts.model.decoder_mut(), links) {
-        // `data` is without the edges that validate and test
-        structure::of_graph(config, &data.graph)?.iter().for_each(|graph| decoder.read_structure(graph));
-    }
+    // of links, `data` is without the edges that validate and test
+    let parts = Parts::new(config, data, progress)?;
     let (presampling, view) = (&Presampling::default(), None);
     run(Inputs { config, data, devices, placements, presampling, links, view, progress }, parts, context)
 }

@@ -1,6 +1,9 @@
 //! Link decoders against their definitions and finite differences.
 
-use std::sync::Arc;
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::{Arc, LazyLock},
+};
 
 use graphmill_core::Graph;
 use graphmill_nn::{
@@ -20,19 +23,22 @@ const RELATION: [u32; P] = [0, 2, 1, 2, 0, 0, 2];
 const NODES: [&[u32]; 2] = [&[0, 1, 2, 5, 4, 6, 3], &[1, 3, 4, 0, 2, 5, 7]];
 
 /// A graph of eight nodes: a cycle of six, one chord, and an edge apart.
-fn structure() -> Arc<PairStructure> {
+static GRAPH: LazyLock<Arc<PairStructure>> = LazyLock::new(|| {
     let (indptr, indices) = (vec![0, 1, 2, 4, 5, 6, 7, 7, 8], vec![5, 0, 1, 0, 2, 3, 4, 6]);
     Arc::new(PairStructure::new(&Graph::new(indptr.into(), indices.into()).unwrap()).unwrap())
+});
+
+fn config() -> DecoderConfig<'static> {
+    let graph = Some(&*GRAPH);
+    DecoderConfig { dim: F, relations: 3, hidden: 5, gamma: 4.0, key: 7, graph, ..DecoderConfig::default() }
 }
 
-fn decoders() -> Vec<(String, Box<dyn Decoder>, DecoderConfig)> {
-    let base =
-        DecoderConfig { dim: F, relations: 3, hidden: 5, gamma: 4.0, key: 7, ..DecoderConfig::default() };
+fn decoders() -> Vec<(String, Box<dyn Decoder>, DecoderConfig<'static>)> {
+    let base = config();
     let mut all: Vec<_> =
         TABLE.iter().map(|entry| (entry.name.to_string(), (entry.make.make)(&base).unwrap(), base)).collect();
     let euclidean = DecoderConfig { norm: 2, ..base };
     all.push(("transe 2".into(), (TABLE.find("transe").unwrap().make.make)(&euclidean).unwrap(), euclidean));
-    all.iter_mut().for_each(|(_, decoder, _)| decoder.read_structure(&structure()));
     all
 }
 
@@ -129,7 +135,7 @@ fn decoders_compute_their_formulas() {
                     let mut x: Vec<f64> = (0..F).map(|a| h[a] * t[a]).collect();
                     if name == "structure" {
                         let mut features = [0.0; WIDTH];
-                        structure().write(NODES.map(|nodes| nodes[i]), &mut features);
+                        GRAPH.write(NODES.map(|nodes| nodes[i]), &mut features);
                         x.extend(features.map(f64::from));
                     }
                     let [w, b, v, c] = [0, 1, 2, 3].map(|n| &params[n]);
@@ -182,4 +188,45 @@ fn wrong_configurations_are_rejected_with_a_reason() {
     assert!(fault("complex", base).contains("must be even"));
     assert!(fault("transe", DecoderConfig { norm: 3, ..base }).contains("norm = 3"));
     assert!(fault("dot", DecoderConfig { dim: 0, ..base }).contains("at least 1"));
+}
+
+#[test]
+fn decoders_of_structure_need_a_graph_and_the_numbers_of_nodes() {
+    let (h, t) = (random(P, F, 1), random(P, F, 2));
+    for entry in TABLE.iter() {
+        let without = (entry.make.make)(&DecoderConfig { graph: None, ..config() });
+        let fault = without.map(drop).map_err(|error| error.to_string());
+        match entry.make.reads_structure {
+            true => assert!(fault.unwrap_err().contains("graph = none: must be"), "{}", entry.name),
+            false => assert!(fault.is_ok(), "{}", entry.name),
+        }
+        let decoder = (entry.make.make)(&config()).unwrap();
+        let (source, destination) = (h.view(), t.view());
+        for nodes in [[&[][..], &[]], [NODES[0], &NODES[1][1..]]] {
+            let pairs = Pairs { source, destination, relation: &RELATION, nodes };
+            let score =
+                || decoder.forward(&pass(true), &pairs, &mut Saved::default(), &mut Matrix::default());
+            let outcome = panic::catch_unwind(AssertUnwindSafe(score));
+            assert_eq!(outcome.is_err(), entry.make.reads_structure, "{}: {nodes:?}", entry.name);
+        }
+    }
+}
+
+/// The numbers of the nodes are not given to the backward pass, which could not search the graph.
+#[test]
+fn features_of_pairs_are_computed_once_a_batch() {
+    let (h, t, c) = (random(P, F, 1), random(P, F, 2), random(P, 1, 3));
+    let gradients = |nodes| {
+        let mut decoder = (TABLE.find("structure").unwrap().make.make)(&config()).unwrap();
+        let (mut saved, [mut of_h, mut of_t]) = (Saved::default(), [Matrix::default(), Matrix::default()]);
+        scores(decoder.as_ref(), &h, &t, &mut saved);
+        let pairs = Pairs { source: h.view(), destination: t.view(), relation: &RELATION, nodes };
+        decoder.backward(&pass(true), &pairs, &mut saved, c.view(), [&mut of_h, &mut of_t]);
+        let mut all = vec![of_h, of_t];
+        decoder.visit(&mut |param| all.push(param.grad.clone()));
+        all.iter().flat_map(|x| x.view().host().to_vec()).map(f32::to_bits).collect::<Vec<_>>()
+    };
+    let all = gradients(NODES);
+    assert!(all.iter().any(|&bits| f32::from_bits(bits) != 0.0));
+    assert_eq!(gradients([&[], &[]]), all);
 }

@@ -144,7 +144,7 @@ pub fn plan(
     counted.remote_rows = ((1.0 - cache.hit_rate) * counted.remote_rows as f64).round() as u64;
     // Rows for others are read like own ones.
     let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
-    let parameters = build::model(config, data)?.num_params();
+    let parameters = build::model_of_shapes(config, data)?.num_params();
     let of_row = build::bytes_of_row(config, data);
     let threads = rayon::current_num_threads();
     let machines = Machines {

@@ -24,7 +24,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let (config, _) = bottom::chosen(&bench.options.train, bench.data, None, None)?;
     let config = &*config;
     let aggregation = match config.bottom {
-        Bottom::Exact => bottom::aggregation(config, bench.data, &build::model(config, bench.data)?, None)?,
+        Bottom::Exact => {
+            bottom::aggregation(config, bench.data, &build::model_of_shapes(config, bench.data)?, None)?
+        }
         Bottom::Auto | Bottom::Sampled => None,
     };
     let own = bottom::sampler(aggregation, build::sampler(config, bench.data)?, bench.data)?;

@@ -150,7 +150,12 @@ by_word!(EvalEvery);
 
 #[cfg(test)]
 mod tests {
-    use graphmill_nn::link::decoder::{DecoderConfig, TABLE as DECODERS};
+    use std::sync::Arc;
+
+    use graphmill_nn::link::{
+        decoder::{DecoderConfig, TABLE as DECODERS},
+        structure::PairStructure,
+    };
 
     use super::*;
 
@@ -178,10 +183,11 @@ mod tests {
 
     #[test]
     fn pairs_of_a_network_count_as_rows() {
-        let config = DecoderConfig { dim: 4, ..DecoderConfig::default() };
+        let graph = Arc::new(PairStructure::without_edges(1).unwrap());
+        let config = DecoderConfig { dim: 4, graph: Some(&graph), ..DecoderConfig::default() };
         for entry in DECODERS.iter() {
             let work = Work::of_pairs(&*(entry.make.make)(&config).unwrap(), 7);
-            let is_network = ["mlp", "structure"].contains(&entry.name);
+            let is_network = entry.make.options.contains(&"decoder_hidden");
             let expected = if is_network { (7, 0, 0) } else { (0, 0, 7) };
             assert_eq!((work.rows, work.edges, work.pairs), expected, "{}", entry.name);
         }

@@ -180,9 +180,9 @@ impl Scored<'_> {
     }
 }
 
-/// Numbers of these candidates, if the decoder reads them.
+/// Numbers of these candidates, unless the decoder is a formula over their rows.
 pub(crate) fn read_nodes(decoder: &dyn Decoder, candidates: Range<NodeId>) -> Vec<NodeId> {
-    if decoder.reads_nodes() { memory::demand_collect(candidates) } else { Vec::new() }
+    if decoder.pair_score().is_some() { Vec::new() } else { memory::demand_collect(candidates) }
 }
 
 /// Lists of nodes, one after the other.

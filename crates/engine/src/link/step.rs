@@ -64,7 +64,7 @@ impl LinkObjective {
 pub struct LinkScratch {
     /// Rows of the pairs' sources and destinations.
     ends: [Matrix; 2],
-    /// Numbers of their nodes, if the decoder reads them.
+    /// Numbers of their nodes, if the seeds have some.
     nodes: [Vec<NodeId>; 2],
     /// Their gradients.
     grads: [Matrix; 2],
@@ -90,7 +90,7 @@ impl LinkScratch {
             ends.resize(ids.len(), rows.num_cols());
             Gather { src: rows, ids, dst: ends.view_mut() }.run(pass.backend);
             nodes.clear();
-            if decoder.reads_nodes() {
+            if !seeds.is_empty() {
                 memory::demand_extend(nodes, ids.iter().map(|&seed| seeds[seed as usize]));
             }
         }
@@ -105,8 +105,8 @@ impl LinkScratch {
         (objective.loss)(&scores, &objective.options, LinkGrads { positive, negative })
     }
 
-    /// Loss of a batch's pairs, from the rows of its seeds. The numbers of the seeds' nodes are
-    /// read by decoders of structure alone.
+    /// Loss of a batch's pairs, from the rows of its seeds. The numbers of the seeds' nodes may be
+    /// empty if the decoder does not read the graph around pairs.
     pub fn loss(
         &mut self,
         objective: &LinkObjective,

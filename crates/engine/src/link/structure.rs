@@ -11,7 +11,8 @@ use graphmill_nn::link::{
 
 use crate::{Error, Result, TrainConfig, config::link::LinkOptions};
 
-/// Returns true if the decoder of a configuration reads the structure of the graph around pairs.
+/// Returns true if the decoder of a configuration of links reads the structure of the graph around
+/// pairs.
 pub(crate) fn reads_structure(config: &TrainConfig) -> bool {
     let name = config.own.get::<LinkOptions>().decoder;
     decoder::TABLE.get(&name).is_some_and(|row| row.make.reads_structure)
@@ -23,6 +24,16 @@ pub(crate) fn reads_structure(config: &TrainConfig) -> bool {
 /// Memory runs out.
 pub(crate) fn of_graph(config: &TrainConfig, graph: &Graph) -> Result<Option<Arc<PairStructure>>> {
     let made = reads_structure(config).then(|| PairStructure::new(graph)).transpose()?;
+    Ok(made.map(Arc::new))
+}
+
+/// Structure of a graph of this number of nodes without edges, if the decoder reads one: for steps
+/// whose shapes are counted and whose results are not.
+///
+/// # Errors
+/// Memory runs out.
+pub(crate) fn without_edges(config: &TrainConfig, nodes: usize) -> Result<Option<Arc<PairStructure>>> {
+    let made = reads_structure(config).then(|| PairStructure::without_edges(nodes)).transpose()?;
     Ok(made.map(Arc::new))
 }
 

@@ -32,7 +32,7 @@ pub fn drawing_seconds(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwner
     if hop_sampler.properties().access != NeighborAccess::OwnList {
         return Ok(seconds);
     }
-    let aggregation = build::model(config, data)?.aggregation();
+    let aggregation = build::model_of_shapes(config, data)?.aggregation();
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
     let feature = Host::new(&data.features);
     let loader = hotness::loader(config, data, &*sampler, &*order, &feature)?;

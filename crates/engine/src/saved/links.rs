@@ -16,7 +16,7 @@ use crate::{
         link_task::{is_link, is_typed_link},
     },
     inference::{Inference, Output},
-    link::{LinkMetric, LinkTask, Scored, split::Edge, structure},
+    link::{LinkMetric, LinkTask, Scored, split::Edge},
     memory,
     predictions::{Predictions, Target, Values},
 };
@@ -89,11 +89,11 @@ impl SavedRun {
         !is_table(&self.config) && (is_recorded || is_typed_link(&self.config))
     }
 
-    /// The task and the model of the run on `data`.
-    pub(super) fn of_links(&self, data: &Dataset) -> Result<(LinkTask, Model)> {
+    /// The task and the model of the run on `data`, whose decoder reads the edges of `reading`.
+    pub(super) fn of_links(&self, data: &Dataset, reading: Reading) -> Result<(LinkTask, Model)> {
         self.check_fit(data, false)?;
         let task = self.blame_config(LinkTask::new(&self.config, data))?;
-        let model = self.model(&task.data)?;
+        let model = self.model_around(&task.data, &read(reading, &task, data).graph)?;
         Ok((task, model))
     }
 
@@ -107,11 +107,12 @@ impl SavedRun {
         reading: Reading,
         watch: &dyn Progress,
     ) -> Result<NodeLinks> {
-        let (task, model) = self.of_links(data)?;
+        let (task, model) = self.of_links(data, reading)?;
         self.node_links((&task, &model), data, reading, watch)
     }
 
-    /// [`SavedRun::open_links`] by a task and its model.
+    /// [`SavedRun::open_links`] by a task and its model, which [`SavedRun::of_links`] returns for
+    /// the same `reading`.
     pub(super) fn node_links(
         &self,
         (task, model): (&LinkTask, &Model),
@@ -123,13 +124,10 @@ impl SavedRun {
         self.blame_config(memory::check(&whole, &task.data))?;
         let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
         let (rows, rescaling) = self.embeddings((task, model), data, reading, &all, watch)?;
-        let mut decoder = model.decoder().expect("a model of links has a decoder").boxed();
-        let structure = structure::of_graph(&self.config, &read(reading, task, data).graph)?;
-        structure.iter().for_each(|graph| decoder.read_structure(graph));
         Ok(NodeLinks {
             task: self.config.task.clone(),
             known: task.known.clone(),
-            decoder,
+            decoder: model.decoder().expect("a model of links has a decoder").boxed(),
             backend: Cpu { precision: build::precision(&self.config) },
             rows,
             rescaling,
@@ -165,7 +163,7 @@ impl SavedRun {
     /// # Errors
     /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn link_scores(&self, data: &Dataset, watch: &dyn Progress) -> Result<Scores> {
-        let (task, model) = self.of_links(data)?;
+        let (task, model) = self.of_links(data, Reading::Training)?;
         let links = self.node_links((&task, &model), data, Reading::Training, watch)?;
         let scored = links.scored();
         let mut metrics = vec![task.metric.clone()];
@@ -271,7 +269,7 @@ impl SavedRun {
         watch: &dyn Progress,
     ) -> Result<Written> {
         let target = Target::new(out)?;
-        let (task, model) = self.of_links(data)?;
+        let (task, model) = self.of_links(data, reading)?;
         let names = Names::of(data, None)?;
         let nodes = names.select(selection, data.num_nodes(), &data.name)?;
         let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &nodes, watch)?;

@@ -18,7 +18,7 @@ mod scores;
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{ClassColumn, progress::Progress};
+use graphmill_core::{ClassColumn, Graph, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{Matrix, model::Model, regression::TargetScale};
 use serde::Serialize;
@@ -34,6 +34,7 @@ pub use scores::{PartScores, Scores};
 use crate::{
     Error, Result, RunDir, TrainConfig, bottom, build, checkpoint,
     label_inputs::LabelColumns,
+    link::structure,
     memory,
     predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin, sizes},
@@ -327,7 +328,14 @@ impl SavedRun {
     /// # Errors
     /// The weights cannot be read or do not fit the dataset.
     pub fn model(&self, data: &Dataset) -> Result<Model> {
-        let mut model = self.blame_config(build::model_of(&self.config, data, self.num_classes(data)))?;
+        self.model_around(data, &data.graph)
+    }
+
+    /// [`SavedRun::model`] whose decoder reads the structure of this graph, if it reads one.
+    fn model_around(&self, data: &Dataset, graph: &Graph) -> Result<Model> {
+        let structure = || structure::of_graph(&self.config, graph);
+        let classes = self.num_classes(data);
+        let mut model = self.blame_config(build::model_of(&self.config, data, classes, structure))?;
         checkpoint::load_model(&self.model_file()?, &mut model)?;
         Ok(model)
     }

@@ -111,7 +111,8 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
     loader.own = own.cloned();
     loader.links = links;
     let objective = links.map(|_| LinkObjective::new(config, data.num_nodes())).transpose()?;
-    let model = build::model(config, data)?;
+    // the bytes of a step do not depend on the edges around pairs
+    let model = build::model_of_shapes(config, data)?;
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
     let (mut seeds, mut recycled) = (Vec::new(), MiniBatch::default());

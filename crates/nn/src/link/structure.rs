@@ -62,6 +62,10 @@ pub const WIDTH: usize = 21;
 pub const MAX_READ: usize = 1 << 14;
 /// Largest distance that has a feature of its own.
 const FARTHEST: usize = 6;
+/// Bits of the filter of a row.
+const FILTER: usize = 1 << 15;
+/// Entries of a row that are read in the time of a search in it.
+const SCANNED: usize = 8;
 /// Slots of the table of nodes that a search has seen: twice as many as nodes.
 const SLOTS: usize = 2 * MAX_READ;
 /// An unused slot.
@@ -85,7 +89,7 @@ const MIN_SORTED: usize = 1 << 14;
 /// assert_eq!(features[6], 2f32.ln());
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairStructure {
     /// Start of each node's row, `V + 1`.
     indptr: Vec<u64>,
@@ -152,6 +156,14 @@ impl PairStructure {
         Ok(structure)
     }
 
+    /// Structure of `nodes` nodes without edges. O(V).
+    ///
+    /// # Errors
+    /// Memory runs out.
+    pub fn without_edges(nodes: usize) -> Result<Self> {
+        Ok(Self { indptr: memory::zeroed(nodes + 1)?, neighbors: Vec::new(), around: memory::zeroed(nodes)? })
+    }
+
     /// Number of nodes, `V`.
     pub fn num_nodes(&self) -> usize {
         self.around.len()
@@ -171,8 +183,9 @@ impl PairStructure {
         let degree = |of: NodeId| self.row(of).len() - usize::from(is_edge);
         let [a, b] = if (degree(u), u) <= (degree(v), v) { [u, v] } else { [v, u] };
         let [of_a, of_b] = [degree(a), degree(b)];
-        let common = self.common_neighbors([a, b]);
-        let paths = self.paths([a, b], of_b);
+        let (common, paths) = filtered(self.row(b), |neighbors| {
+            (self.common_neighbors([a, b], neighbors), self.paths([a, b], neighbors, of_b))
+        });
         let mean = |end: NodeId, other: NodeId, degree: usize| {
             let of_other = if is_edge { self.row(other).len() as u64 } else { 0 };
             ((self.around[end as usize] - of_other) as f64 / degree.max(1) as f64).ln_1p()
@@ -211,23 +224,32 @@ impl PairStructure {
         assert_eq!(distances.len(), FARTHEST, "features of a pair");
     }
 
-    /// Neighbours of both ends.
-    fn common_neighbors(&self, [a, b]: [NodeId; 2]) -> Common {
-        let (mut found, mut left) = (Common::default(), MAX_READ);
-        shared(self.row(a), self.row(b), b, &mut left, |w| {
+    /// Neighbours of both ends. `of_b` has those of `b`.
+    fn common_neighbors(&self, [a, b]: [NodeId; 2], of_b: &Filtered) -> Common {
+        let mut found = Common::default();
+        let see = |w: NodeId| {
             // below 2 only if both ends are one node
             let degree = self.row(w).len() as f64;
             found.count += 1;
             found.adamic_adar += degree.max(2.0).ln().recip();
             found.allocated += degree.recip();
-        });
+        };
+        let own = self.row(a);
+        if own.len() <= MAX_READ {
+            of_b.shared(own, b, see);
+        } else {
+            shared(own, of_b.row, b, &mut { MAX_READ }, see);
+        }
         found
     }
 
-    /// Paths of three edges from `a` to `b`, whose degree without their edge is `of_b`.
-    fn paths(&self, [a, b]: [NodeId; 2], of_b: usize) -> Paths {
+    /// Paths of three edges from `a` to `b`. `of_b` has the neighbours of `b`, and `degree` is
+    /// their number without `a`.
+    fn paths(&self, [a, b]: [NodeId; 2], of_b: &Filtered, degree: usize) -> Paths {
         let (mut found, mut left) = (Paths::default(), MAX_READ);
-        let of_end = self.row(b);
+        // a bound of the entries that are read, whichever rows they are in
+        let most = (self.around[a as usize]).min(self.row(a).len() as u64 * of_b.row.len() as u64);
+        let is_short = most <= MAX_READ as u64;
         for &w in self.row(a).iter().filter(|&&w| w != b) {
             if left == 0 {
                 break;
@@ -237,10 +259,14 @@ impl PairStructure {
                 found.count += 1;
                 found.weight += (own.len() as f64 * self.row(x).len() as f64).sqrt().recip();
             };
-            if own.len() <= of_b {
-                shared(own, of_end, a, &mut left, see);
-            } else {
-                shared(of_end, own, a, &mut left, see);
+            let (read, other) = if own.len() <= degree { (own, of_b.row) } else { (of_b.row, own) };
+            if own.len() > SCANNED * degree || left < read.len() {
+                shared(read, other, a, &mut left, see);
+                continue;
+            }
+            of_b.shared(own, a, see);
+            if !is_short {
+                left -= entries(read, other, a);
             }
         }
         found
@@ -260,6 +286,54 @@ struct Common {
 struct Paths {
     count: usize,
     weight: f64,
+}
+
+/// Row of neighbours, with bits that most other nodes lack.
+struct Filtered<'r> {
+    row: &'r [NodeId],
+    bits: &'r Bits,
+}
+
+/// A bit for the last digits of each node of a row.
+type Bits = [u64; FILTER / 64];
+
+impl Filtered<'_> {
+    /// Calls `see` with the nodes of the row that the ascending row `read` holds too, but for
+    /// `skipped`, in their order. Reads all entries.
+    fn shared(&self, read: &[NodeId], skipped: NodeId, mut see: impl FnMut(NodeId)) {
+        let mut left = self.row;
+        for &x in read {
+            let (word, bit) = place(x);
+            if self.bits[word] & bit == 0 || x == skipped {
+                continue;
+            }
+            // the next entries are more likely than the last
+            let mut ahead = 1;
+            while left.get(ahead).is_some_and(|&y| y <= x) {
+                ahead *= 2;
+            }
+            let near = &left[..left.len().min(ahead)];
+            left = &left[near.partition_point(|&y| y < x)..];
+            if left.first() == Some(&x) {
+                see(x);
+            }
+        }
+    }
+}
+
+/// Word and bit of a node.
+fn place(node: NodeId) -> (usize, u64) {
+    (node as usize % FILTER / 64, 1 << (node % 64))
+}
+
+/// Runs `work` with a row and its bits.
+fn filtered<R>(row: &[NodeId], work: impl FnOnce(&Filtered) -> R) -> R {
+    BITS.with_borrow_mut(|bits| {
+        row.iter().map(|&x| place(x)).for_each(|(word, bit)| bits[word] |= bit);
+        let done = work(&Filtered { row, bits });
+        row.iter().for_each(|&x| bits[place(x).0] = 0);
+        done
+    })
 }
 
 /// Calls `see` with the nodes of the ascending row `read` that the ascending row `other` holds, but
@@ -283,6 +357,14 @@ fn shared(
     }
 }
 
+/// Number of entries that [`shared`] reads without a limit: those up to the first beyond `other`.
+fn entries(read: &[NodeId], other: &[NodeId], skipped: NodeId) -> usize {
+    let Some(last) = other.last() else { return 0 };
+    let (within, beyond) = read.split_at(read.partition_point(|x| x <= last));
+    let count = |part: &[NodeId]| part.len() - usize::from(part.binary_search(&skipped).is_ok());
+    count(within) + count(beyond).min(1)
+}
+
 /// Sorts each row.
 fn sort_rows(indptr: &[u64], rows: &mut [NodeId]) {
     let count = indptr.len() - 1;
@@ -301,6 +383,7 @@ fn sort_rows(indptr: &[u64], rows: &mut [NodeId]) {
 }
 
 thread_local! {
+    static BITS: RefCell<Bits> = const { RefCell::new([0; FILTER / 64]) };
     static SEARCH: RefCell<Search> = RefCell::default();
 }
 

@@ -2,7 +2,7 @@
 //! embeddings, its rows.
 
 use graphmill_core::options::one_of;
-use graphmill_nn::link::decoder::DecoderConfig;
+use graphmill_nn::link::decoder::{DecoderConfig, decoders_that};
 use serde_json::{Map, Value, json};
 
 use super::{SavedRun, kind::Kind, refused};
@@ -19,9 +19,10 @@ fn recorded(run: &SavedRun) -> Option<(&TypedOrigin, &[LinkRelation])> {
     (!types.relations.is_empty()).then_some((types, &types.relations[..]))
 }
 
-/// Decoders that other libraries build.
-pub(super) const DECODERS: &[&str] =
-    &["dot", "cosine", "bilinear", "distmult", "complex", "transe", "rotate", "mlp"];
+/// Decoders that other libraries build: all but those that read the dataset's graph.
+pub(super) fn decoders() -> Vec<&'static str> {
+    decoders_that(|kind| !kind.reads_structure)
+}
 
 /// Refuses decoders that no module builds, and runs on several types or of tables that do not
 /// record their relations.
@@ -31,12 +32,12 @@ pub(super) fn check(run: &SavedRun, kind: Kind, to: &str) -> Result<()> {
         let why = format!(
             "--decoder {decoder} reads the graph of the dataset around each pair, which no module has; train \
              with one of {}",
-            one_of(DECODERS)
+            one_of(&decoders())
         );
         return Err(refused(to, why));
     }
-    if !DECODERS.contains(&decoder.as_str()) {
-        return Err(refused(to, format!("--decoder {decoder} is not one of {}", one_of(DECODERS))));
+    if !decoders().contains(&decoder.as_str()) {
+        return Err(refused(to, format!("--decoder {decoder} is not one of {}", one_of(&decoders()))));
     }
     if !matches!(kind, Kind::Links) && recorded(run).is_none() {
         return Err(refused(to, "an older version wrote the run, which does not record its relations"));

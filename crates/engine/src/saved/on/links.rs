@@ -136,7 +136,7 @@ impl SavedRun {
         ((k, end), reading): ((usize, End), Reading),
         watch: &Arc<dyn Progress>,
     ) -> Result<BestOfNew> {
-        let (task, model) = self.of_links(data)?;
+        let (task, model) = self.of_links(data, reading)?;
         let (dir, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
         let stored = typed::open(dir, Verify::Once)?;
         let new = Additions::of_tables(&Known::new(&stored, &preprocessing), new, watch)?;

@@ -79,16 +79,16 @@ impl LinkModel {
                  or choose one relation with --task"
             )));
         }
-        let mut decoder = (kind.make)(&DecoderConfig {
+        let decoder = (kind.make)(&DecoderConfig {
             dim: config.hidden,
             relations,
             hidden: links.decoder_hidden,
             gamma: options.gamma as f32,
             norm: options.distance_norm,
             key: key(&[config.seed, DECODER]),
+            graph: of.structure.as_ref(),
         })
         .map_err(by_flag)?;
-        of.structure.iter().for_each(|graph| decoder.read_structure(graph));
         let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
         build::check_learned_rows(config, &of.inputs, own_nodes.as_deref())?;
         let of_model = build::model_config(config, &of.inputs);
@@ -291,8 +291,12 @@ impl<'a> LinkLearner<'a> {
         grad.resize(rows.num_rows(), width);
         decoder.visit_mut(&mut |param| param.zero_grad(backend));
         let of_pairs = (rows.view(), grad.view_mut());
-        // decoders that read numbers of nodes know one type
-        let links = (links, seeds.nodes.first().map_or(&[][..], |nodes| &nodes[..]));
+        // nodes of several types have no common numbers, and no decoder reads their graph
+        let numbers = match &seeds.nodes[..] {
+            [of_one_type] => &of_one_type[..],
+            _ => &[],
+        };
+        let links = (links, numbers);
         let loss = scratch.gradient(&self.objective, &mut **decoder, &pass.part(DECODER), links, of_pairs);
         if !loss.is_finite() {
             return Ok(Some(loss));

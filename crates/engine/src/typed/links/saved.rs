@@ -64,14 +64,16 @@ impl<'r> SavedTypedLinks<'r> {
         }
         let mut of = self.run.blame_config(TypedLinks::new(self.config(), data))?;
         of.inputs.learned_in = build::learned_rows_in(self.config(), &of.inputs, &std::env::temp_dir());
+        let whole = (reading == Reading::All).then(|| data.graph()).transpose()?;
+        if let Some(graph) = &whole {
+            of.structure = structure::of_graph(self.config(), graph.relation(0))?;
+        }
         let mut model = self.run.blame_config(LinkModel::new(self.config(), &of))?;
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;
-        if reading == Reading::All {
+        if let Some(graph) = whole {
             let types: Vec<usize> = of.types().collect();
-            let (graph, edges) = (data.graph()?, tables_of(self.config(), data)?);
-            of.structure = structure::of_graph(self.config(), graph.relation(0))?;
-            of.structure.iter().for_each(|graph| model.decoder.read_structure(graph));
+            let edges = tables_of(self.config(), data)?;
             of.inputs = TypedTask { graph, edges, ..of.inputs }.with_added(self.config(), &types)?;
         }
         Ok((of, model))

@@ -2,8 +2,8 @@
 //!
 //! A decoder of the table is a formula over one pair ([`PairScore`]), in a file of its own;
 //! [`PairDecoder`] applies it to all pairs of a batch in parallel and holds a row of parameters for
-//! each relation. `mlp` is a small network over the products of both rows, and `structure` one that
-//! also reads the graph around the pair.
+//! each relation. `mlp` and `structure` are a small network over the products of both rows; that of
+//! `structure` also reads features of the graph around the pair.
 //!
 //! ```
 //! use graphmill_nn::{
@@ -30,6 +30,7 @@ mod cosine;
 mod distmult;
 mod dot;
 mod mlp;
+mod network;
 mod pair;
 mod rotate;
 mod structure;
@@ -59,7 +60,7 @@ pub struct Pairs<'a> {
     /// Relation of each pair, `P`, or empty: relation 0.
     pub relation: &'a [u32],
     /// Numbers of the nodes of the sources and of the destinations, `P` each, for decoders that
-    /// read them ([`Decoder::reads_nodes`]); else they may be empty.
+    /// read the graph around pairs ([`DecoderKind::reads_structure`]); else they may be empty.
     pub nodes: [&'a [NodeId]; 2],
 }
 
@@ -76,7 +77,7 @@ pub struct Queries<'a> {
 
 /// Configuration of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DecoderConfig {
+pub struct DecoderConfig<'g> {
     /// Width of the embeddings, `F`.
     pub dim: usize,
     /// Number of relations, `R`.
@@ -89,15 +90,17 @@ pub struct DecoderConfig {
     pub norm: usize,
     /// Root of the random streams for the initial values.
     pub key: u64,
+    /// Graph that decoders of [`DecoderKind::reads_structure`] read. The others leave it out.
+    pub graph: Option<&'g Arc<PairStructure>>,
 }
 
-impl Default for DecoderConfig {
+impl Default for DecoderConfig<'_> {
     fn default() -> Self {
-        Self { dim: 0, relations: 1, hidden: 64, gamma: 12.0, norm: 1, key: 0 }
+        Self { dim: 0, relations: 1, hidden: 64, gamma: 12.0, norm: 1, key: 0, graph: None }
     }
 }
 
-impl DecoderConfig {
+impl DecoderConfig<'_> {
     /// Rejects values outside their ranges.
     fn check(&self) -> Result<()> {
         for (field, value) in [("dim", self.dim), ("relations", self.relations), ("hidden", self.hidden)] {
@@ -175,20 +178,10 @@ pub trait Decoder: Send + Sync {
         Kernel::Product
     }
 
-    /// The formula over one pair, if the decoder has one.
+    /// The formula over one pair, if the decoder has one. Such a decoder reads the rows of a pair,
+    /// not the numbers of its nodes.
     fn pair_score(&self) -> Option<&dyn PairScore> {
         None
-    }
-
-    /// Returns true if it reads the numbers of the nodes of pairs: their structure in the graph of
-    /// [`Decoder::read_structure`].
-    fn reads_nodes(&self) -> bool {
-        false
-    }
-
-    /// Sets the graph whose structure around pairs it reads, if it reads one.
-    fn read_structure(&mut self, graph: &Arc<PairStructure>) {
-        let _ = graph;
     }
 
     /// Computes the rows of candidates for products (`C x F`) and returns true, if they differ
@@ -206,6 +199,9 @@ impl Clone for Box<dyn Decoder> {
 }
 
 /// Constructor of a decoder.
+///
+/// # Errors
+/// A number is out of range, or a decoder of [`DecoderKind::reads_structure`] has no graph.
 pub type Make = fn(&DecoderConfig) -> Result<Box<dyn Decoder>>;
 
 /// A kind of decoder.
@@ -215,13 +211,12 @@ pub struct DecoderKind {
     pub make: Make,
     /// True if relations have parameters.
     pub knows_relations: bool,
-    /// True if it has kernels on devices. The others run on the host.
-    pub on_devices: bool,
     /// True if tables of embeddings train with it ([`crate::link::table`]).
     pub on_tables: bool,
     /// True if rows are complex numbers: real parts, then imaginary parts.
     pub is_complex: bool,
-    /// True if it reads the graph around a pair ([`Decoder::read_structure`]).
+    /// True if it reads the graph around a pair, which its configuration must have
+    /// ([`DecoderConfig::graph`]).
     pub reads_structure: bool,
     /// Options of a run that it reads, among `decoder_hidden`, `gamma` and `distance_norm`.
     pub options: &'static [&'static str],
@@ -232,7 +227,6 @@ impl DecoderKind {
         Self {
             make,
             knows_relations,
-            on_devices: false,
             on_tables: false,
             is_complex: false,
             reads_structure: false,

@@ -120,7 +120,9 @@ pub struct FullRanking<'a> {
     /// Candidates that each query leaves out.
     pub excluded: Lists<'a>,
     /// Numbers of the nodes of the queries, `Q`, and of the candidates, `C`, for decoders that read
-    /// them ([`Decoder::reads_nodes`]); else they may be empty.
+    /// the graph around pairs ([`DecoderKind::reads_structure`]); else they may be empty.
+    ///
+    /// [`DecoderKind::reads_structure`]: super::super::decoder::DecoderKind::reads_structure
     pub nodes: [&'a [NodeId]; 2],
 }
 
@@ -368,9 +370,10 @@ mod tests {
         let (graph, nodes) = (structure(130), (0..130).collect::<Vec<u32>>());
         let nodes = [&nodes[..40], &nodes[40..]];
         for (entry, end) in TABLE.iter().flat_map(|e| [(e, End::Source), (e, End::Destination)]) {
-            let config = DecoderConfig { dim: DIM, relations: RELATIONS, key: 5, ..DecoderConfig::default() };
-            let mut decoder = (entry.make.make)(&config).unwrap();
-            decoder.read_structure(&graph);
+            let graph = Some(&graph);
+            let config =
+                DecoderConfig { dim: DIM, relations: RELATIONS, key: 5, graph, ..DecoderConfig::default() };
+            let decoder = (entry.make.make)(&config).unwrap();
             let relation = if entry.make.knows_relations { &relation[..] } else { &[] };
             let ranking = FullRanking {
                 decoder: &*decoder,
@@ -446,9 +449,10 @@ mod tests {
             let nodes = [&nodes[..12], &nodes[12..]];
             let precisions = [Precision::F32, Precision::Bf16, Precision::Tf32];
             for (entry, precision) in TABLE.iter().flat_map(|entry| precisions.map(|of| (entry, of))) {
-                let config = DecoderConfig { dim, relations: RELATIONS, key: 5, ..DecoderConfig::default() };
-                let mut decoder = (entry.make.make)(&config).unwrap();
-                decoder.read_structure(&graph);
+                let graph = Some(&graph);
+                let config =
+                    DecoderConfig { dim, relations: RELATIONS, key: 5, graph, ..DecoderConfig::default() };
+                let decoder = (entry.make.make)(&config).unwrap();
                 let backend = Cpu { precision };
                 let whole = FullRanking {
                     decoder: &*decoder,

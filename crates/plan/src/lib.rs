@@ -9,6 +9,8 @@
 //! with several devices, and [`machines::plan`] those of several machines over a network. The
 //! engine does not depend on this crate.
 //!
+//! A stream of events trains on the processor of this machine, which [`plan_events`] predicts.
+//!
 //! # Model
 //!
 //! The model is that of FGNN (sections 3 to 5). A device that samples holds the topology, a device
@@ -83,6 +85,7 @@ mod accelerators;
 mod by_core;
 mod cores;
 mod devices;
+mod events;
 mod exchange;
 mod file;
 mod hardware;
@@ -102,14 +105,19 @@ mod talk;
 mod text;
 mod typed;
 
+use graphmill_core::options::OptionGroup;
 use graphmill_engine::{Error, Result, TrainConfig, strategy::reuse::AUTO};
-use graphmill_loader::sampler::draws;
+use graphmill_loader::{sampler::draws, time::TimeOptions};
 use graphmill_nn::layer;
 use recommend::best;
 use serde::Serialize;
 
 pub use accelerators::Accelerators;
 pub use cores::Cores;
+pub use events::{
+    EventEpoch, EventPlan, EventRecommendation, OF_MACHINES, plan_events, refuse_of_events,
+    refuse_other_machines,
+};
 pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
 pub use memory::gb;
@@ -198,10 +206,24 @@ pub fn options() -> Vec<&'static str> {
 }
 
 /// Options of a run that a plan takes for a dataset of one type or of several: those of
-/// [`options`], of a request, of several machines, of typed models, and the task.
+/// [`options`], of a request, of several machines, of typed models, of draws at times, the task, and
+/// those of a stream of events.
 pub fn all_options() -> Vec<&'static str> {
+    let mut names = options_of_others();
+    for name in events::options() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Options of a run that a plan takes for datasets that are no streams of events.
+pub(crate) fn options_of_others() -> Vec<&'static str> {
     let mut names = [options(), Request::OPTIONS.to_vec(), machines::OPTIONS.to_vec(), vec!["task"]].concat();
     let groups = graphmill_nn::typed::TABLE.groups().into_iter().flat_map(|(_, groups)| groups);
+    let of_times = [OptionGroup::of::<TimeOptions>()];
+    let groups = groups.chain(&of_times);
     for name in groups.flat_map(|group| group.keys()).map(|key| key.name.as_str()) {
         if !names.contains(&name) {
             names.push(name);

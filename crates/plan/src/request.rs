@@ -58,6 +58,11 @@ impl Request {
         }
     }
 
+    /// Options of the run.
+    pub fn config(&self) -> &TrainConfig {
+        &self.config
+    }
+
     /// Returns true if the run is on several types.
     pub(crate) fn is_of_types(&self) -> bool {
         graphmill_nn::typed::TABLE.get(&self.config.model).is_some()

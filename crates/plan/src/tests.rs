@@ -7,6 +7,7 @@ use graphmill_engine::{TrainConfig, config::Fanout, tiers::CacheBytes};
 use super::*;
 
 mod compared;
+mod events;
 mod options;
 mod types;
 

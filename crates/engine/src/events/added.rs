@@ -8,7 +8,7 @@ use std::sync::Arc;
 use graphmill_core::NodeId;
 use graphmill_loader::time::Events;
 
-use super::{choice::MAX_EVENTS, history::History, stream::EventStream};
+use super::{choice::MAX_EVENTS, files::StreamSizes, history::History, stream::EventStream};
 use crate::{Error, Result, link::split::Edge};
 
 /// Events to add to a stream, in the order of their times.
@@ -102,6 +102,7 @@ impl EventStream {
             all_history: History::new(&events, neighbors, self.num_nodes, None)?,
             features: self.features.with(self.events.len()..events.len(), &new.features),
             files: None,
+            sizes: StreamSizes { events: events.len(), ..self.sizes },
             parts: [train, valid, test.start..events.len()],
             events,
             learned: self.learned.clone(),

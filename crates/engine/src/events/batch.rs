@@ -102,13 +102,36 @@ impl<'a> Sampling<'a> {
         is_training: bool,
         out: &mut Neighborhood,
     ) -> Result<()> {
+        self.sample(rows, of, is_training, out)?;
+        self.read(is_training, out);
+        Ok(())
+    }
+
+    /// Draws the blocks of a neighbourhood, the first part of [`Sampling::draw`].
+    ///
+    /// # Errors
+    /// As for [`Sampling::draw`].
+    pub(super) fn sample(
+        &mut self,
+        rows: &Rows,
+        of: BatchKey,
+        is_training: bool,
+        out: &mut Neighborhood,
+    ) -> Result<()> {
         let Some(sampler) = &self.sampler else { return Ok(()) };
         let history = self.stream.history(is_training);
         let spare = out.batch.take().map_or_else(|| std::mem::take(&mut self.seeds), TimeBatch::recycle);
         let seeds = spare.refill(of.batch, &[(&rows.nodes, &rows.times)]);
         let request = TimeRequest::new(&history.graph, of);
         let request = if is_training { request.transposed() } else { request };
-        let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
+        out.batch = Some(sampler.sample(&request, &mut self.workspace, seeds)?);
+        Ok(())
+    }
+
+    /// Reads the features and times of the drawn events, the second part of [`Sampling::draw`].
+    pub(super) fn read(&self, is_training: bool, out: &mut Neighborhood) {
+        let Some(batch) = &out.batch else { return };
+        let history = self.stream.history(is_training);
         let (time, features, event) = (self.stream.events.time(), &self.stream.features, &history.event[..]);
         out.edges.resize_with(batch.edges.len(), Matrix::default);
         out.since.resize_with(batch.edges.len(), Vec::new);
@@ -127,8 +150,6 @@ impl<'a> Sampling<'a> {
             let events = positions.iter().map(|&position| event[position as usize] as usize);
             features.copy(events, &mut out.edges[l]);
         }
-        out.batch = Some(batch);
-        Ok(())
     }
 }
 

@@ -116,10 +116,30 @@ impl<'a> Evaluation<'a> {
         stream.parts[1..].iter().try_for_each(|part| self.skip(model, part.start..part.end.min(end)))
     }
 
-    fn begin_with(&mut self, model: &EventModel, learned: &[u32]) -> Result<()> {
+    /// Forgets all events.
+    ///
+    /// # Errors
+    /// The disk has too little space for a memory in files.
+    pub(super) fn forget(&mut self) -> Result<()> {
         if let Some(memory) = &mut self.memory {
             Arc::make_mut(memory).clear(self.stream.start())?;
         }
+        Ok(())
+    }
+
+    /// Stores the messages of these events alone, as if they had just come.
+    ///
+    /// # Errors
+    /// As for [`BatchEnds::push`].
+    pub(super) fn push(&mut self, events: &[u32]) -> Result<()> {
+        match &mut self.memory {
+            Some(memory) => self.ends.push(self.stream, events, Arc::make_mut(memory)),
+            None => Ok(()),
+        }
+    }
+
+    fn begin_with(&mut self, model: &EventModel, learned: &[u32]) -> Result<()> {
+        self.forget()?;
         learned.chunks(self.batch_size).try_for_each(|events| self.advance(model, events))
     }
 
@@ -208,7 +228,11 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {
+    /// Computes the memory after a batch of events, without scoring them.
+    ///
+    /// # Errors
+    /// As for [`BatchEnds::advance`].
+    pub(super) fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {
         let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
         match model.updater.as_ref().zip(self.memory.as_mut()) {
@@ -235,19 +259,9 @@ impl<'a> Evaluation<'a> {
     /// # Errors
     /// A block would have more edges than 32-bit positions can number.
     pub(super) fn score(&mut self, model: &EventModel, part: usize) -> Result<ScoredPart> {
-        let stream = self.stream;
-        let range = stream.parts[part].clone();
-        let events: Vec<u32> = range.clone().map(|e| e as u32).collect();
-        let chosen = fixed_sample(&events, self.config.eval_nodes);
-        let is_ranked = stream.targets.is_none();
-        let mut starts = vec![0];
-        for &e in &chosen {
-            let values = match &stream.targets {
-                Some(targets) => targets.outputs(),
-                None => 1 + stream.num_negatives(part, e),
-            };
-            starts.push(starts[starts.len() - 1] + values);
-        }
+        let is_ranked = self.stream.targets.is_none();
+        let [events, chosen] = self.chosen(part);
+        let starts = self.starts(part, &chosen);
         let (mut scores, mut next) = (Vec::with_capacity(starts[chosen.len()]), 0);
         for batch in events.chunks(self.batch_size) {
             let count = chosen[next..].partition_point(|e| batch.last().is_some_and(|last| e <= last));
@@ -256,6 +270,26 @@ impl<'a> Evaluation<'a> {
             self.advance(model, batch)?;
         }
         Ok(self.scored(chosen, starts, scores))
+    }
+
+    /// Events of a part, and those that are scored.
+    pub(super) fn chosen(&self, part: usize) -> [Vec<u32>; 2] {
+        let events: Vec<u32> = self.stream.parts[part].clone().map(|e| e as u32).collect();
+        let chosen = fixed_sample(&events, self.config.eval_nodes);
+        [events, chosen]
+    }
+
+    /// Start of the values of each chosen event of a part, and their number.
+    pub(super) fn starts(&self, part: usize, chosen: &[u32]) -> Vec<usize> {
+        let mut starts = vec![0];
+        for &e in chosen {
+            let values = match &self.stream.targets {
+                Some(targets) => targets.outputs(),
+                None => 1 + self.stream.num_negatives(part, e),
+            };
+            starts.push(starts[starts.len() - 1] + values);
+        }
+        starts
     }
 
     /// Scores a sample of the training events, for diagnostics of their targets.
@@ -271,7 +305,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The scores or outputs of `events`, those of each from its start on.
-    fn scored(&self, events: Vec<u32>, starts: Vec<usize>, mut scores: Vec<f32>) -> ScoredPart {
+    pub(super) fn scored(&self, events: Vec<u32>, starts: Vec<usize>, mut scores: Vec<f32>) -> ScoredPart {
         let mut loss = f64::NAN;
         if let Some(targets) = &self.stream.targets {
             let outputs = Matrix::from_slice(events.len(), targets.outputs(), &scores);
@@ -316,7 +350,10 @@ impl<'a> Evaluation<'a> {
 
     /// Scores some events of a batch of a part, with their negatives if they are ranked. The draws
     /// of a node at a time depend on the batch, and not on the events that are scored.
-    fn score_batch(
+    ///
+    /// # Errors
+    /// As for [`Evaluation::score`].
+    pub(super) fn score_batch(
         &mut self,
         model: &EventModel,
         (part, batch): (usize, &[u32]),

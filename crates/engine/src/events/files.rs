@@ -38,6 +38,7 @@ use graphmill_core::{
     Buffer,
     memory::{self, available},
 };
+use graphmill_loader::time::TimeIndex;
 use graphmill_nn::temporal::NodeMemory;
 
 use super::opening::{RUN, least_to_open};
@@ -53,6 +54,10 @@ const EVENT: usize = 16;
 const BOUNDS: usize = 16;
 /// Bytes of a place among the neighbours of a node: neighbour, number and time.
 pub(super) const PLACE: usize = 16;
+/// Bytes of the tables of draws by recency that a draw reads: bounds of a bucket, and sums.
+const LOOKED_UP: usize = 24;
+/// Bytes of these tables that a node's draws read: the bounds of its own, its head and its last sum.
+const LOOKED_UP_OF_NODE: usize = 32;
 
 /// Sizes that decide how many rows a run has, and how many a batch reads.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +68,8 @@ pub(super) struct StreamSizes {
     pub(super) node_dim: usize,
     /// Width of the features of events, `K`.
     pub(super) edge_dim: usize,
+    /// True if neighbours are drawn by recency, from tables of their own.
+    pub(super) by_recency: bool,
     /// Histories from which neighbours are drawn: those of training and of scores, if they differ.
     pub(super) histories: usize,
     /// Events of a batch.
@@ -83,6 +90,9 @@ pub(super) struct RowFiles {
     /// Bytes of the budget.
     pub(super) budget: usize,
 }
+
+/// Name of the tables of draws by recency.
+const RECENCY: &str = "tables of draws by recency";
 
 /// Rows of a batch.
 struct BatchRows {
@@ -168,20 +178,36 @@ fn of_memory(config: &TrainConfig, sizes: &StreamSizes) -> usize {
 impl StreamSizes {
     /// Bytes of all rows of a run.
     fn bytes(&self, config: &TrainConfig) -> usize {
-        let [bounds, places] = [BOUNDS, 2 * PLACE].map(|bytes| bytes * self.histories);
-        let of_node = MEMORIES * of_memory(config, self) + size_of::<f32>() * self.node_dim + bounds;
-        let of_event = size_of::<f32>() * self.edge_dim + EVENT + places;
-        self.nodes.saturating_mul(of_node).saturating_add(self.events.saturating_mul(of_event))
+        self.parts(config).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Names and bytes of the rows of a run; those that it lacks have none.
+    pub(super) fn parts(&self, config: &TrainConfig) -> [(&'static str, usize); 5] {
+        let of = |nodes: usize, events: usize| {
+            self.nodes.saturating_mul(nodes).saturating_add(self.events.saturating_mul(events))
+        };
+        let tables = match self.by_recency {
+            true => TimeIndex::most_bytes_of_recency(self.nodes, self.events.saturating_mul(2)),
+            false => 0,
+        };
+        [
+            ("memory", of(MEMORIES * of_memory(config, self), 0)),
+            ("neighbours", of(BOUNDS * self.histories, 2 * PLACE * self.histories)),
+            (RECENCY, tables.saturating_mul(self.histories)),
+            ("features", of(size_of::<f32>() * self.node_dim, size_of::<f32>() * self.edge_dim)),
+            ("times", of(0, EVENT)),
+        ]
     }
 
     /// Bytes of the rows of a batch without those of the memory.
     fn others(&self, rows: &BatchRows) -> usize {
-        let bounds = if self.histories == 0 { 0 } else { BOUNDS };
+        let looked_up = if self.by_recency { [LOOKED_UP_OF_NODE, LOOKED_UP] } else { [0; 2] };
+        let bounds = if self.histories == 0 { 0 } else { BOUNDS + looked_up[0] };
         let of_node = size_of::<f32>() * self.node_dim + bounds;
         let of_event = size_of::<f32>() * self.edge_dim + EVENT;
         let of_nodes = rows.nodes.saturating_mul(of_node);
         let of_events = rows.events.saturating_mul(of_event);
-        of_nodes.saturating_add(of_events).saturating_add(rows.places.saturating_mul(PLACE))
+        of_nodes.saturating_add(of_events).saturating_add(rows.places.saturating_mul(PLACE + looked_up[1]))
     }
 
     /// Largest numbers of rows that a batch of training or scores reads.
@@ -211,7 +237,8 @@ impl StreamSizes {
 fn names(config: &TrainConfig, sizes: &StreamSizes) -> String {
     let of_memory = kind(config).and_then(|kind| kind.memory).map(|_| "memory");
     let of_neighbors = (sizes.histories > 0).then_some("neighbours");
-    let mut all: Vec<&str> = of_memory.into_iter().chain(of_neighbors).collect();
+    let of_recency = of_neighbors.filter(|_| sizes.by_recency).map(|_| RECENCY);
+    let mut all: Vec<&str> = of_memory.into_iter().chain(of_neighbors).chain(of_recency).collect();
     all.extend(["features", "times"]);
     let last = all.pop().unwrap_or_default();
     format!("{} and {last}", all.join(", "))
@@ -243,6 +270,7 @@ mod tests {
         events: 0,
         node_dim: 5,
         edge_dim: 3,
+        by_recency: false,
         histories: 1,
         batch: 0,
         negatives: 0,
@@ -306,6 +334,29 @@ mod tests {
         let least = 50 * 36 + 90 * 28 + 180 * 16;
         let message = RowFiles::new(&config, &all, Path::new("run")).unwrap_err().to_string();
         assert!(message.contains(&format!("raise it to {least} or more")), "{message}");
+    }
+
+    #[test]
+    fn tables_of_draws_by_recency_are_charged_to_the_budget() {
+        let plain = StreamSizes { nodes: 5000, events: 9000, batch: 20, negatives: 1, ..WIDTHS };
+        let recent = StreamSizes { by_recency: true, ..plain };
+        let mut config = TrainConfig { model: "tgat".into(), hidden: 8, ..TrainConfig::default() };
+        config.fanout.0 = vec![4];
+        // the bounds of all nodes, 8 bytes for each end of an event, and 32 for a row with a table
+        let tables = 8 * 5001 + 8 * 18000 + 32 * (18000 / 16);
+        assert_eq!(recent.bytes(&config) - plain.bytes(&config), tables);
+        let mut chosen = |budget: usize| {
+            config.host_budget.0 = budget as u64;
+            RowFiles::new(&config, &recent, Path::new("run"))
+        };
+        let needed = 5000 * 36 + 9000 * (12 + 16 + 32) + tables;
+        assert!(chosen(needed).unwrap().is_none() && chosen(needed - 1).unwrap().is_some());
+        // 300 nodes and 240 draws of a batch
+        let least = 300 * (36 + 32) + 260 * 28 + 240 * (16 + 24);
+        assert!(chosen(least).is_ok());
+        let message = chosen(least - 1).unwrap_err().to_string();
+        let names = "for their neighbours, tables of draws by recency, features and times";
+        assert!(message.contains(names) && message.contains(&format!("raise it to {least}")), "{message}");
     }
 
     #[test]

@@ -97,10 +97,29 @@ impl<'a> EventLearner<'a> {
     }
 
     fn learn(&mut self, events: &[u32], rows: &Rows, near: &Neighborhood, lr: f64) -> Result<BatchOutcome> {
+        self.read(rows, near)?;
+        let outcome = self.compute(events, rows, near);
+        if outcome.loss.is_finite() {
+            self.update(events, lr)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Reads the memory and the features of a batch's nodes, the first part of
+    /// [`EventLearner::train`].
+    ///
+    /// # Errors
+    /// As for [`EventLearner::train`].
+    pub(super) fn read(&mut self, rows: &Rows, near: &Neighborhood) -> Result<()> {
+        self.model.read(self.stream, self.memory.as_ref(), (rows, near), &mut self.state)
+    }
+
+    /// Forward, loss and backward, the second part of [`EventLearner::train`].
+    pub(super) fn compute(&mut self, events: &[u32], rows: &Rows, near: &Neighborhood) -> BatchOutcome {
         let key = keyed::key(&[self.seed, self.step, DROPOUT]);
         let pass = Pass { backend: &self.backend, training: true, key };
         let (model, state) = (&mut self.model, &mut self.state);
-        model.forward(&pass, self.stream, self.memory.as_ref(), (rows, near), state)?;
+        model.compute(&pass, (rows, near), state);
         let loss = match &self.stream.targets {
             Some(targets) => {
                 let of_events = (events, &mut self.labels);
@@ -110,7 +129,7 @@ impl<'a> EventLearner<'a> {
         };
         let mut outcome = BatchOutcome { loss, grad_norm: None, seeds: events.len() };
         if !loss.is_finite() {
-            return Ok(outcome);
+            return outcome;
         }
         self.is_whole = false;
         self.has_seen_events = true;
@@ -121,6 +140,15 @@ impl<'a> EventLearner<'a> {
                 |see: &mut dyn FnMut(&mut graphmill_nn::Param)| model.visit_mut(&mut |_, param| see(param));
             outcome.grad_norm = Some(optim::clip(&self.backend, self.clip, visit));
         }
+        outcome
+    }
+
+    /// Updates the memory and the model, the last part of [`EventLearner::train`].
+    ///
+    /// # Errors
+    /// As for [`EventLearner::train`].
+    pub(super) fn update(&mut self, events: &[u32], lr: f64) -> Result<()> {
+        let (model, state) = (&mut self.model, &self.state);
         if let Some(memory) = &mut self.memory {
             // the memory of the forward pass, before the update
             self.ends.advance_from(&state.memory, self.stream, events, memory)?;
@@ -134,7 +162,19 @@ impl<'a> EventLearner<'a> {
         });
         self.step += 1;
         self.is_whole = true;
-        Ok(outcome)
+        Ok(())
+    }
+
+    /// Stores the messages of these events alone, as if they had just come.
+    ///
+    /// # Errors
+    /// None in practice: nodes are those of the stream.
+    pub(super) fn push(&mut self, events: &[u32]) -> Result<()> {
+        self.has_seen_events = true;
+        match &mut self.memory {
+            Some(memory) => self.ends.push(self.stream, events, memory),
+            None => Ok(()),
+        }
     }
 
     /// Allocates the state of the optimiser, so that a checkpoint can be read into it.
@@ -240,6 +280,17 @@ impl BatchEnds {
         let done = self.store(update, (0..).zip(&update.nodes).filter(is_end).map(|(at, _)| at), memory);
         self.nodes = nodes;
         done
+    }
+
+    /// Stores the messages of these events alone.
+    pub(super) fn push(
+        &mut self,
+        stream: &EventStream,
+        events: &[u32],
+        memory: &mut NodeMemory,
+    ) -> Result<()> {
+        self.list(stream, events);
+        self.store(&MemoryState::default(), std::iter::empty(), memory)
     }
 
     /// Lists the ends, times and features of events, and their distinct nodes.

@@ -20,6 +20,8 @@
 //! | `target.rs` | classes and values of events, of tasks that are not links |
 //! | `evaluation.rs` | outputs of validation and test events |
 //! | `scored.rs` | metrics, and the scores of a part |
+//! | `cost.rs` | time of an epoch and bytes of a run, for plans |
+//! | `steps.rs` | timed steps of some batches |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores of a saved run |
 //! | `as_of.rs` | embeddings and best destinations of nodes as of a time |
@@ -39,6 +41,7 @@ mod added;
 mod as_of;
 mod batch;
 mod choice;
+pub mod cost;
 mod destinations;
 mod evaluation;
 mod features;
@@ -55,6 +58,7 @@ mod predicted;
 mod rows;
 mod saved;
 mod scored;
+mod steps;
 mod stream;
 mod target;
 mod trainer;

@@ -210,16 +210,51 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) -> Result<()> {
+        self.read(stream, memory, (rows, near), state)?;
+        self.compute(pass, (rows, near), state);
+        Ok(())
+    }
+
+    /// Reads the memory and the features of the nodes of a neighbourhood, the first part of
+    /// [`EventModel::forward`].
+    ///
+    /// # Errors
+    /// As for [`EventModel::embed`].
+    pub(super) fn read(
+        &self,
+        stream: &EventStream,
+        memory: Option<&NodeMemory>,
+        (rows, near): (&Rows, &Neighborhood),
+        state: &mut PassState,
+    ) -> Result<()> {
+        let nodes = near.nodes(rows);
         if let Some(model) = &self.pairs {
-            model.forward(pass, stream, (rows, near), &mut state.pairs);
-            let PassState { pairs, head, scores, .. } = state;
-            self.head.forward(pass, &pairs.pairs(), head, scores);
+            model.read(stream, nodes, &mut state.pairs);
             return Ok(());
         }
-        self.embed(pass, stream, memory, (rows, near), state)?;
+        let PassState { distinct, features, memory: updated, .. } = state;
+        distinct.list(nodes, stream.num_nodes);
+        if let Some((updater, store)) = self.updater.as_ref().zip(memory) {
+            updater.read(store, distinct.nodes(), updated)?;
+        }
+        if let Some(table) = stream.node_features.as_deref().filter(|_| self.input.is_some()) {
+            table.copy(self.bottom_nodes(distinct, nodes).iter().copied(), features);
+        }
+        Ok(())
+    }
+
+    /// Computes the scores from the rows that were read, the second part of
+    /// [`EventModel::forward`].
+    pub(super) fn compute(&self, pass: &Pass, (rows, near): (&Rows, &Neighborhood), state: &mut PassState) {
+        if let Some(model) = &self.pairs {
+            model.forward(pass, (rows, near), &mut state.pairs);
+            let PassState { pairs, head, scores, .. } = state;
+            self.head.forward(pass, &pairs.pairs(), head, scores);
+            return;
+        }
+        self.compute_rows(pass, (rows, near), state);
         let PassState { rows: of_layers, head, scores, .. } = state;
         self.head.forward(pass, &pairs(rows, of_layers[self.top()].view()), head, scores);
-        Ok(())
     }
 
     /// Computes the scores of pairs of embeddings, or the outputs for the targets, into `scores`.
@@ -254,9 +289,16 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) -> Result<()> {
+        self.read(stream, memory, (rows, near), state)?;
+        self.compute_rows(pass, (rows, near), state);
+        Ok(())
+    }
+
+    /// Computes the rows that the head reads from those that were read.
+    fn compute_rows(&self, pass: &Pass, (rows, near): (&Rows, &Neighborhood), state: &mut PassState) {
         state.rows.resize_with(self.top() + 1, Matrix::default);
         state.hops.resize_with(self.layers.len(), HopState::default);
-        self.bottom_rows(pass, stream, memory, near.nodes(rows), state)?;
+        self.bottom_rows(pass, near.nodes(rows), state);
         if let Some(batch) = near.batch.as_ref().filter(|_| self.shares_rows()) {
             let block = &batch.sampled.blocks[0].relations[0];
             renumber(block, &state.distinct, pass.training, &mut state.shared);
@@ -278,7 +320,6 @@ impl EventModel {
             let (below, above) = of_layers.split_at_mut(1);
             projection.forward(pass, below[0].view(), since, &mut above[0]);
         }
-        Ok(())
     }
 
     /// Number of the rows that the head reads.
@@ -286,35 +327,30 @@ impl EventModel {
         self.layers.len() + usize::from(self.projection.is_some())
     }
 
+    /// Nodes of the rows below the first layer.
+    fn bottom_nodes<'n>(&self, distinct: &'n DistinctNodes, nodes: &'n [NodeId]) -> &'n [NodeId] {
+        if self.shares_rows() { distinct.nodes() } else { nodes }
+    }
+
     /// Rows of the nodes below the first layer: their memory and their projected features.
-    fn bottom_rows(
-        &self,
-        pass: &Pass,
-        stream: &EventStream,
-        memory: Option<&NodeMemory>,
-        nodes: &[NodeId],
-        state: &mut PassState,
-    ) -> Result<()> {
+    fn bottom_rows(&self, pass: &Pass, nodes: &[NodeId], state: &mut PassState) {
         let PassState { distinct, rows, features, memory: updated, .. } = state;
-        distinct.list(nodes, stream.num_nodes);
-        let nodes = if self.shares_rows() { distinct.nodes() } else { nodes };
         let bottom = &mut rows[0];
-        bottom.resize(nodes.len(), self.hidden);
-        if let Some((updater, store)) = self.updater.as_ref().zip(memory) {
-            updater.update(pass, store, distinct.nodes(), updated)?;
-            if self.shares_rows() {
-                pass.backend.copy(updated.rows.view(), bottom.view_mut());
-            } else {
-                copy_rows(updated.rows.view(), distinct.numbers(), bottom);
+        bottom.resize(self.bottom_nodes(distinct, nodes).len(), self.hidden);
+        match &self.updater {
+            None => pass.backend.fill(0.0, bottom.view_mut()),
+            Some(updater) => {
+                updater.apply(pass, updated);
+                if self.shares_rows() {
+                    pass.backend.copy(updated.rows.view(), bottom.view_mut());
+                } else {
+                    copy_rows(updated.rows.view(), distinct.numbers(), bottom);
+                }
             }
-        } else {
-            pass.backend.fill(0.0, bottom.view_mut());
         }
-        if let Some((input, table)) = self.input.as_ref().zip(stream.node_features.as_deref()) {
-            table.copy(nodes.iter().copied(), features);
+        if let Some(input) = &self.input {
             input.forward_product(pass, features.view(), 1.0, bottom.view_mut());
         }
-        Ok(())
     }
 
     /// Returns true if the bottom layer reads a row for each distinct node: attention does, other

@@ -69,21 +69,19 @@ impl PairModel {
         self.0.visit_mut(see);
     }
 
-    /// Computes the rows of both ends of each pair of `rows`.
-    pub(super) fn forward(
-        &self,
-        pass: &Pass,
-        stream: &EventStream,
-        (rows, near): (&Rows, &Neighborhood),
-        state: &mut PairState,
-    ) {
+    /// Reads the features of the nodes of a neighbourhood.
+    pub(super) fn read(&self, stream: &EventStream, nodes: &[NodeId], state: &mut PairState) {
+        match stream.node_features.as_deref() {
+            Some(of_nodes) => of_nodes.copy(nodes.iter().copied(), &mut state.features),
+            None => state.features.resize(nodes.len(), 0),
+        }
+    }
+
+    /// Computes the rows of both ends of each pair of `rows`, whose features were read.
+    pub(super) fn forward(&self, pass: &Pass, (rows, near): (&Rows, &Neighborhood), state: &mut PairState) {
         let Some(batch) = &near.batch else { return };
         let PairState { of_model, features, source, destination, rows: out } = state;
         let nodes = near.nodes(rows);
-        match stream.node_features.as_deref() {
-            Some(of_nodes) => of_nodes.copy(nodes.iter().copied(), features),
-            None => features.resize(nodes.len(), 0),
-        }
         let input = PairInput {
             block: &batch.sampled.blocks[0].relations[0],
             nodes,

@@ -7,7 +7,7 @@ use graphmill_data::{
     external::SortedArray,
     typed::{CandidateLists, Negatives, Targets, Task, TaskOn, TypedDataset},
 };
-use graphmill_loader::time::Events;
+use graphmill_loader::time::{Events, TimeDraw, TimeOptions};
 
 use super::{
     choice::{PARTS, of_run},
@@ -60,6 +60,8 @@ pub(super) struct EventStream {
     /// Neighbours by the learned events, if some training events are left out.
     pub(super) learned_history: Option<Arc<History>>,
     pub(super) all_history: History,
+    /// Sizes of the rows.
+    pub(super) sizes: StreamSizes,
     /// Customary metric, if known.
     pub(super) metric: Option<String>,
     /// Facts for the user.
@@ -105,6 +107,7 @@ impl EventStream {
             events: events.len(),
             node_dim: node_features.as_ref().map_or(0, NodeFeatures::width),
             edge_dim: features.width(),
+            by_recency: reads_neighbors && draws_by_recency(config),
             histories: usize::from(reads_neighbors) * (1 + usize::from(is_partial)),
             batch: if config.batch_size == 0 { learned.len() } else { config.batch_size },
             negatives: if matches!(task.targets, Targets::None) { most_negatives(task, &parts) } else { 0 },
@@ -148,6 +151,7 @@ impl EventStream {
             }),
             files,
             given,
+            sizes,
             metric: task.metric.clone(),
             notes,
         };
@@ -269,6 +273,11 @@ impl EventStream {
             None => record,
         }
     }
+}
+
+/// Returns true if the run draws neighbours by recency.
+fn draws_by_recency(config: &TrainConfig) -> bool {
+    config.own.get::<TimeOptions>().time_draw == TimeDraw::Recency
 }
 
 /// `events` where the rows of a run are.

@@ -218,6 +218,10 @@ impl TypedSampler for SeedTimes {
         self.sampler.is_per_node()
     }
 
+    fn bytes(&self) -> u64 {
+        self.times.graph.index_bytes()
+    }
+
     fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
         self.sampler.follows(schema, hop, r)
     }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, parser::ValueSource, value_parser};
 use graphmill_data::{
     partition::{PartitionDir, TypedPartitionDir},
     typed::has_several_types,
 };
-use graphmill_engine::{Error, TrainConfig, typed};
+use graphmill_engine::{Error, TrainConfig, config::events, events::open_dataset as open_events, typed};
 use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{self as plan, Hardware, Profile, Request, machines::Cluster};
 
@@ -23,23 +23,27 @@ pub(crate) fn command() -> Command {
              Measures a few minibatches here, scales them to the other machine's devices, links and memory, \
              and predicts an epoch for each strategy, without and with --reuse layered unless --reuse is \
              given. Reused rows are recommended only if they are clearly faster, because they change the \
-             result.",
+             result.\n\n\
+             A stream of events (--model tgn and others) trains on the processor of this machine: its plan has \
+             the parts of an epoch for each number of threads, the memory and the disk space.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill plan data --hardware v100x8\n  \
              graphmill plan data --hardware machine.toml --model gat --hidden 128\n  \
+             graphmill plan visits --model tgn --host-budget 8G\n  \
              graphmill plan data --partition parts --network 125M,50us\n  \
              graphmill plan data --partition parts --machines 6 --graph-stores 2\n  \
              graphmill plan data --partition parts --hardware v100x8 --devices cuda:0 --cache-ratio 0.1",
         )
         .arg(args::dataset().required_unless_present_any(["profile", "paper"]))
         .arg(args::explain(
-            word("hardware", "NAME|FILE").required_unless_present_any(["paper", "partition"]),
+            word("hardware", "NAME|FILE"),
             "Machine to predict for: a known name or a file",
             &format!(
                 "Known: {}. A TOML or JSON file describes another machine. With --partition, the NVIDIA \
-                 devices of each machine, which --devices cuda:0 uses",
+                 devices of each machine, which --devices cuda:0 uses. Left out of the plan of a stream of \
+                 events, which trains on this machine",
                 Hardware::known()
             ),
         ))
@@ -108,12 +112,17 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     let (mut config, given) = args::training_options(matches, &plan::all_options())?;
     let has_typed_model = graphmill_nn::typed::TABLE.get(&config.model).is_some();
-    let of_types =
-        args::get_path(matches, "dataset").filter(|path| has_typed_model || has_several_types(path));
+    let has_event_model = events::TABLE.get(&config.model).is_some();
+    let has_own_defaults = |path: &&Path| has_typed_model || has_event_model || has_several_types(path);
+    let of_types = args::get_path(matches, "dataset").filter(has_own_defaults);
     if let Some(path) = of_types {
         config.dataset = path.to_string_lossy().into_owned();
         config.derive_options(&given)?;
     }
+    if events::is_of_events(&config) {
+        return of_events(matches, config, &given);
+    }
+    plan::refuse_of_events(&config, &given)?;
     for (source, predicted) in [("paper", &[][..]), ("profile", &Request::OPTIONS[..])] {
         if matches.contains_id(source) {
             plan::refuse_measured(source, predicted, &given)?;
@@ -137,9 +146,13 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         plan::compare_reuse(&mut config, &given);
     }
     let request = request(matches, config.clone(), &given)?;
-    let hardware = Hardware::find(
-        matches.get_one::<String>("hardware").expect("clap rejects a command line without it"),
-    )?;
+    let hardware = matches.get_one::<String>("hardware").ok_or_else(|| {
+        let known = Hardware::known();
+        Error::usage(format!(
+            "--hardware: the plan needs the machine to predict for; name one of {known}, or a file"
+        ))
+    })?;
+    let hardware = Hardware::find(hardware)?;
     request.refuse_unused(&hardware)?;
     let profile = match args::get_path(matches, "profile") {
         Some(file) => Profile::open(file)?,
@@ -156,6 +169,20 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let report = plan::plan_run(hardware, profile, &request)?;
     if json { output::json(&report) } else { output::text(&report.to_string()) }
+}
+
+/// Predicts a run on a stream of events on this machine, and prints the plan.
+fn of_events(matches: &ArgMatches, config: TrainConfig, given: &[&'static str]) -> anyhow::Result<()> {
+    let is_given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let of_machines = plan::OF_MACHINES.into_iter().filter(|name| matches.ids().any(|id| id == name));
+    plan::refuse_other_machines(&config, &of_machines.filter(is_given).collect::<Vec<_>>())?;
+    let request = request(matches, config.clone(), given)?;
+    args::use_threads(config.threads)?;
+    let data = open_events(&config)?.ok_or_else(|| {
+        Error::usage(format!("--model {}: name the dataset with its stream of events", config.model))
+    })?;
+    let report = plan::plan_events(&request, &data, Path::new("."))?;
+    if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
 }
 
 /// Predicts for several machines with a part each, and prints the plan.

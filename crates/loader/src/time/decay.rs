@@ -53,9 +53,20 @@ const MANTISSA: u32 = 52;
 const LOW: u32 = 32;
 /// Exponent of the weight of the last edge of a row: large, so that old edges have weights.
 const NEWEST: f64 = 900.0;
+/// Bytes of the table of a row beside those of its edges, at most.
+const OF_ROW: usize = 32;
 /// Number of edges that are compared together; a table has one less number at its end, so that the
 /// comparison stays inside it.
 pub(super) const COMPARED: usize = 4;
+
+/// Bytes of the tables of rows for one half life, at most.
+pub(super) const fn most_bytes(rows: usize, edges: usize) -> usize {
+    let with_table = edges / MIN_TABLE;
+    let with_table = if rows < with_table { rows } else { with_table };
+    let ends = size_of::<u64>().saturating_mul(rows.saturating_add(1));
+    let of_edges = (2 * size_of::<u32>()).saturating_mul(edges);
+    ends.saturating_add(of_edges).saturating_add(OF_ROW.saturating_mul(with_table))
+}
 
 /// Prefix sums of the weights of a row's edges.
 #[derive(Clone, Copy, Debug)]
@@ -216,6 +227,11 @@ impl Decay {
         maps::release(&self.tables);
     }
 
+    /// Bytes of the tables, in memory or in files.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.ends[..]) + size_of_val(&self.tables[..])
+    }
+
     /// Returns true if the tables are those of this half life.
     pub(super) fn is_of(&self, half_life: f64) -> bool {
         self.half_life.to_bits() == half_life.to_bits()
@@ -322,6 +338,9 @@ mod tests {
             let mut list = Vec::new();
             add_table(times, half_life, &mut Vec::new(), &mut list);
             assert!(list.len() <= 2 * times.len() + 8, "row {r}: {} numbers", list.len());
+            let decay = Decay::new(&[0, times.len() as u64], times, half_life);
+            let most = most_bytes(1, times.len());
+            assert!(decay.bytes() == 16 + 4 * list.len() && decay.bytes() <= most, "row {r}: {most}");
             let table = WeightTable::of(&list, times.len()).unwrap();
             let (mut exact, newest) = (0.0, times[times.len() - 1]);
             let mut sums = vec![0.0];

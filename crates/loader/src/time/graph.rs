@@ -143,6 +143,12 @@ impl TimedGraph {
         &self.graph
     }
 
+    /// Bytes that the orders by time allocated beyond the columns of the dataset, with the tables
+    /// of draws by recency that were made.
+    pub fn index_bytes(&self) -> u64 {
+        self.index.iter().map(|index| index.bytes() as u64).sum()
+    }
+
     /// Order by time of the edges of relation `r`.
     pub fn time_index(&self, r: usize) -> &TimeIndex {
         &self.index[r]

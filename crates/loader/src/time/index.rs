@@ -36,7 +36,7 @@ use std::{
 use graphmill_core::{Buffer, Error, Graph, NodeId, Result};
 use rayon::prelude::*;
 
-use super::decay::Decay;
+use super::decay::{self, Decay};
 use crate::prefetch::prefetch;
 
 /// Number of edges of a task.
@@ -295,6 +295,12 @@ impl TimeIndex {
         Ok(Some(decay))
     }
 
+    /// Bytes of the tables for draws by recency with one half life from `edges` edges of `rows`
+    /// rows, at most.
+    pub const fn most_bytes_of_recency(rows: usize, edges: usize) -> usize {
+        decay::most_bytes(rows, edges)
+    }
+
     /// Offset within its row and source of each edge in the order of the times; `None` if rows are
     /// in order.
     pub(super) fn order(&self) -> Option<&[[u32; 2]]> {
@@ -322,13 +328,15 @@ impl TimeIndex {
         self.time.as_ref().map_or(i64::MIN, |time| time[position as usize])
     }
 
-    /// Bytes that the index allocated beyond the columns of the dataset, without those of draws by
-    /// recency.
+    /// Bytes that the index allocated beyond the columns of the dataset, with the tables for draws
+    /// by recency that it has.
     pub fn bytes(&self) -> usize {
+        let decays = self.decays.lock().unwrap_or_else(PoisonError::into_inner);
+        let decays: usize = decays.iter().map(|decay| decay.bytes()).sum();
         let order = self.order.as_ref().map_or(0, |order| size_of_val(&order[..]));
         let last = self.last.as_ref().map_or(0, |last| size_of_val(&last[..]));
         let time = self.time.as_ref().filter(|_| self.order.is_some()).map_or(0, |t| size_of_val(&t[..]));
-        order + time + last
+        order + time + last + decays
     }
 }
 

@@ -100,7 +100,8 @@ pub trait TypedSampler: Send + Sync {
         None
     }
 
-    /// Bytes that the sampler holds beside the graph: copies of edges, and counts.
+    /// Bytes that the sampler holds beside the graph: copies of edges, counts, and their order by
+    /// time with the tables of draws by recency that were made.
     fn bytes(&self) -> u64 {
         0
     }

@@ -412,9 +412,20 @@ impl MemoryUpdater {
         nodes: &[NodeId],
         state: &mut MemoryState,
     ) -> Result<()> {
+        self.read(store, nodes, state)?;
+        self.apply(pass, state);
+        Ok(())
+    }
+
+    /// Reads the rows and waiting messages of `nodes` (distinct), the first part of
+    /// [`MemoryUpdater::update`].
+    ///
+    /// # Errors
+    /// A node is unknown.
+    pub fn read(&self, store: &NodeMemory, nodes: &[NodeId], state: &mut MemoryState) -> Result<()> {
         store.check(nodes)?;
         store.hold(nodes.len());
-        let MemoryState { rows, times, updated, differences, input, old, new, cell, .. } = state;
+        let MemoryState { rows, times, updated, differences, input, old, .. } = state;
         memory::demand_copy(&mut state.nodes, nodes);
         times.clear();
         updated.clear();
@@ -442,7 +453,6 @@ impl MemoryUpdater {
         // a waiting message begins with the stored memory of its node, which is the cell's state
         let (rest, dim) = (stride - width, stride - width + self.encoding.dim());
         input.resize(updated.len(), dim);
-        self.encoding.forward_into(differences, rest, input);
         old.resize(updated.len(), width);
         let lines = input.view_mut().host().chunks_exact_mut(dim.max(1));
         let lines = lines.zip(old.view_mut().host().chunks_exact_mut(width.max(1))).zip(updated.iter());
@@ -451,13 +461,21 @@ impl MemoryUpdater {
             line[..rest].copy_from_slice(&messages[v * stride + width..(v + 1) * stride]);
             old.copy_from_slice(&stored[v * width..(v + 1) * width]);
         }
+        Ok(())
+    }
+
+    /// Computes the memory of the nodes that [`MemoryUpdater::read`] read last into
+    /// [`MemoryState::rows`], the second part of [`MemoryUpdater::update`].
+    pub fn apply(&self, pass: &Pass, state: &mut MemoryState) {
+        let MemoryState { rows, updated, differences, input, old, new, cell, .. } = state;
+        let width = rows.num_cols();
+        self.encoding.forward_into(differences, input.num_cols() - self.encoding.dim(), input);
         let of_cell = CellInput { x: input.view(), h: old.view(), repeats_state: true };
         self.cell.forward(pass, of_cell, cell, new);
         let all = rows.view_mut().host();
         for (&at, new) in updated.iter().zip(new.view().host().chunks_exact(width.max(1))) {
             all[at as usize * width..(at as usize + 1) * width].copy_from_slice(new);
         }
-        Ok(())
     }
 
     /// Adds to the gradients of all parameters, from that of the updated rows (`R x M`). Stored

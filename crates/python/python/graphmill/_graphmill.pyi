@@ -455,7 +455,7 @@ def bench(
     name: str, dataset: Dataset | None, dim: int | None, repeat: int | None, scale: int | None, options: str
 ) -> str: ...
 def plan(
-    measured: tuple[Dataset, str | None] | tuple[TypedDataset, str] | str, hardware: str, device_counts: str | None, options: str
+    measured: tuple[Dataset, str | None] | tuple[TypedDataset, str] | str, hardware: str | None, device_counts: str | None, options: str
 ) -> str: ...
 def plan_machines(
     measured: tuple[Dataset, str | None] | tuple[TypedDataset, str], cluster: tuple[str, int | None, str | None], network: str, options: str

@@ -95,6 +95,8 @@ def plan(
     Args:
         dataset: A dataset of one type or several, its directory, or ``None`` for the built-in demo.
         hardware: Machine to predict for: a known name such as ``"v100x8"``, or a TOML or JSON file.
+            Left out for a stream of events (``model="tgn"`` and others), which is planned for this
+            machine.
         profile: Measurements to use instead: the field ``profile`` of an earlier plan, or a file of
             it. The same profile gives the same plan.
         partition: Directory of a partition: predicts for machines like this that share its parts.
@@ -108,14 +110,13 @@ def plan(
         **options: Options of the run to predict, as in :func:`train`.
 
     Returns:
-        The fields that ``graphmill plan --json`` prints, such as ``strategies`` and ``profile``.
+        The fields that ``graphmill plan --json`` prints, such as ``strategies`` and ``profile``, or
+        ``threads`` and ``memory`` of a stream of events.
 
     Raises:
         TypeError, ValueError: The machine or an option is unknown, a value is out of range, no
             prediction reads an option, or the partition is of another dataset.
     """
-    if hardware is None and partition is None:
-        raise TypeError("plan: pass either hardware, the machine to predict for, or partition")
     if partition is not None:
         if profile is not None or device_counts is not None:
             raise TypeError("partition: predictions for it measure here, with the machines of its parts; leave out profile and device_counts")
@@ -139,5 +140,5 @@ def plan(
             measured = os.path.join(scratch, "profile.json")
             with open(measured, "w", encoding="utf-8") as file:
                 json.dump(profile.to_dict(), file)
-        assert hardware is not None
-        return cast(Record, record_of(_graphmill.plan(measured, os.fspath(hardware), counts, options_of(options))))
+        machine = None if hardware is None else os.fspath(hardware)
+        return cast(Record, record_of(_graphmill.plan(measured, machine, counts, options_of(options))))

@@ -564,6 +564,9 @@ class ReorderOptions(TypedDict, total=False):
 class PlanOptions(TypedDict, total=False):
     """Options of :func:`plan`."""
 
+    #: Metric of the scores: accuracy, f1-micro, f1-macro, roc-auc, average-precision; of values
+    #: mae, rmse, r2, spearman
+    metric: str
     #: Task to train; without one, the only classification of nodes
     task: str
     #: Sampler
@@ -600,6 +603,8 @@ class PlanOptions(TypedDict, total=False):
     input_dropout: float
     #: Optimiser
     optimizer: Literal["sgd", "adam", "adamw"]
+    #: Maximum norm of the gradient; 0 for no limit
+    clip: float
     #: Seed of every random choice
     seed: int
     #: Host memory for feature rows; the rest stays on disk
@@ -622,6 +627,10 @@ class PlanOptions(TypedDict, total=False):
     devices: Word
     #: Threads; 0 for all cores
     threads: int
+    #: Score the validation nodes every N epochs
+    eval_every: Word
+    #: Validation and test nodes to score; 0 for all
+    eval_nodes: int
     #: Ranks that hold the graph and serve it while the others train; 0 for none
     graph_stores: int
     #: Weights of the edges
@@ -684,6 +693,34 @@ class PlanOptions(TypedDict, total=False):
     edge_dim: int
     #: Slope of the leaky ReLU below 0 in attention scores [default: 0.05]
     negative_slope: float
+    #: Shares of the edges that train, validate and test
+    split_edges: Word
+    #: Edges that a seed sees
+    time_bound: Literal["strict", "inclusive"]
+    #: Draws among the edges that a seed sees [default
+    time_draw: Literal["uniform", "last", "recency"]
+    #: Age from which edges are ignored, in units of the times; 0: never [default: 0]
+    time_window: int
+    #: Age difference that halves the weight of an edge, for recency draws [default: 1.0]
+    time_half_life: float
+    #: Time that bounds the hops after the first [default
+    time_carry: Literal["seed", "edge"]
+    #: Width of the encodings of times [default: 100]
+    time_dim: int
+    #: Heads of the attention; they divide hidden, or for dygformer four times channel_dim
+    #: [default: 2]
+    event_heads: int
+    #: Learn the frequencies of the encodings of times, as the papers do
+    learn_frequencies: bool
+    #: Fraction of the nodes whose events are left out of training
+    new_nodes: float
+    #: Events of a history that are one token of the transformer
+    patch_size: int
+    #: Width of each of the four channels of a patch (nodes, events, times, common neighbours)
+    #: [default: 50]
+    channel_dim: int
+    #: Layers of the transformer [default: 2]
+    transformer_layers: int
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
     #: Staleness of an asynchronous gradient, in updates

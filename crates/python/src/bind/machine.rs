@@ -9,6 +9,7 @@ use graphmill_data::{
 use graphmill_engine::{
     Result, TrainConfig, bench as benches,
     doctor::{examine, version},
+    events as engine_events,
     options::key,
     typed,
 };
@@ -16,9 +17,9 @@ use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{
     Hardware, Profile, Request, all_options, compare_reuse,
     machines::{self, Cluster},
-    measure, measure_types, plan_run, refuse_measured,
+    measure, measure_types, plan_events, plan_run, refuse_measured, refuse_of_events, refuse_other_machines,
 };
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyTypeError, prelude::*};
 
 use super::{
     dataset::Dataset,
@@ -90,7 +91,7 @@ pub(super) enum Measured<'py> {
 /// Takes over the directory of a dataset of several types, with the defaults that depend on it.
 fn derive(config: &mut TrainConfig, measured: &Measured, given: &[&str]) -> PyResult<()> {
     let Measured::Types(data, path) = measured else { return Ok(()) };
-    if data.data.is_one_type() {
+    if data.data.is_one_type() && events::TABLE.get(&config.model).is_none() {
         return Err(error::value(format!(
             "dataset {}: it has one type; pass a graphmill.Dataset",
             data.data.name
@@ -108,13 +109,33 @@ fn open_types(config: &TrainConfig) -> Result<Types> {
     })
 }
 
-/// Predicts epochs on other hardware.
+/// Predicts a run on a stream of events on this machine.
+fn plan_stream(py: Python<'_>, request: Request, machine: &[&str]) -> PyResult<String> {
+    refuse_other_machines(request.config(), machine).map_err(error::engine)?;
+    let plan = wait::quietly(py, move |_| {
+        on_threads(request.config().threads, || {
+            let data = open_events(request.config())?;
+            plan_events(&request, &data, Path::new("."))
+        })?
+    })?;
+    serde_json::to_string(&plan.map_err(error::engine)?).map_err(error::value)
+}
+
+/// The dataset with the stream of events that `config` names.
+fn open_events(config: &TrainConfig) -> Result<Types> {
+    engine_events::open_dataset(config)?.ok_or_else(|| {
+        let message = format!("model {}: name the dataset with its stream of events", config.model);
+        graphmill_engine::Error::usage(message)
+    })
+}
+
+/// Predicts epochs on other hardware, or a run on a stream of events on this machine.
 #[pyfunction]
 #[pyo3(signature = (measured, hardware, device_counts, options))]
 pub(super) fn plan(
     py: Python<'_>,
     measured: Measured<'_>,
-    hardware: &str,
+    hardware: Option<&str>,
     device_counts: Option<&str>,
     options: &str,
 ) -> PyResult<String> {
@@ -132,6 +153,16 @@ pub(super) fn plan(
     if let Measured::Here(_, Some(path)) | Measured::Types(_, path) = &measured {
         request.dataset.clone_from(path);
     }
+    if is_of_events(&config) {
+        let machine = [("hardware", hardware.is_some()), ("device-counts", device_counts.is_some())];
+        let given: Vec<&str> =
+            machine.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+        return plan_stream(py, request, &given);
+    }
+    refuse_of_events(&config, &given).map_err(error::engine)?;
+    let hardware = hardware.ok_or_else(|| {
+        PyTypeError::new_err("plan: pass either hardware, the machine to predict for, or partition")
+    })?;
     if let Some(counts) = device_counts {
         request.set_device_counts(counts).map_err(error::engine)?;
     }

@@ -25,7 +25,9 @@ use bytemuck::NoUninit;
 struct Record {
     /// Path of the file.
     path: Box<[u8]>,
-    /// First address; 0 while nothing is mapped.
+    /// Odd while the file is mapped at the addresses, which change only while it is even.
+    version: AtomicUsize,
+    /// First address.
     start: AtomicUsize,
     /// Address after the last byte.
     end: AtomicUsize,
@@ -53,10 +55,12 @@ impl Listed {
     pub(crate) fn new(path: &Path, addresses: Range<usize>) -> Self {
         let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = path.as_os_str().as_encoded_bytes();
-        let free = records().find(|record| record.start.load(SeqCst) == 0 && *record.path == *bytes);
+        let is_free = |record: &&Record| record.version.load(SeqCst).is_multiple_of(2);
+        let free = records().find(|record| is_free(record) && *record.path == *bytes);
         let record = free.unwrap_or_else(|| {
             let record = Box::leak(Box::new(Record {
                 path: bytes.into(),
+                version: AtomicUsize::new(0),
                 start: AtomicUsize::new(0),
                 end: AtomicUsize::new(0),
                 next: records().next(),
@@ -64,8 +68,9 @@ impl Listed {
             RECORDS.store(record, SeqCst);
             record
         });
-        record.end.store(addresses.end, SeqCst);
         record.start.store(addresses.start, SeqCst);
+        record.end.store(addresses.end, SeqCst);
+        record.version.fetch_add(1, SeqCst);
         Self(record)
     }
 }
@@ -73,7 +78,7 @@ impl Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.start.store(0, SeqCst);
+        self.0.version.fetch_add(1, SeqCst);
     }
 }
 
@@ -81,8 +86,11 @@ impl Drop for Listed {
 /// allocates nor locks, so a signal handler may call it.
 pub fn find(address: usize) -> Option<(&'static [u8], usize)> {
     records().find_map(|record| {
+        let version = record.version.load(SeqCst);
         let (start, end) = (record.start.load(SeqCst), record.end.load(SeqCst));
-        (start > 0 && (start..end).contains(&address)).then(|| (&*record.path, address - start))
+        // both addresses are of one map, not of this and the next one of the file
+        let is_listed = !version.is_multiple_of(2) && record.version.load(SeqCst) == version;
+        (is_listed && (start..end).contains(&address)).then(|| (&*record.path, address - start))
     })
 }
 
@@ -143,5 +151,21 @@ mod tests {
         assert!(records().count() >= before);
         assert_eq!(find(48), Some((&b"maps-test-a"[..], 0)));
         drop(b);
+    }
+
+    #[test]
+    fn addresses_between_two_maps_of_a_file_are_never_found() {
+        let rounds = if cfg!(miri) { 100 } else { 200_000 };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 0..rounds {
+                    let addresses = if round % 2 == 0 { 1 << 10..1 << 11 } else { 1 << 13..1 << 14 };
+                    drop(Listed::new("maps-test-moved".as_ref(), addresses));
+                }
+            });
+            while !writer.is_finished() {
+                assert_eq!(find(1 << 12), None);
+            }
+        });
     }
 }

@@ -245,7 +245,7 @@ fn values(trial: &TrialRecord) -> String {
 /// Table of the trials, the best first, and the command of the best one.
 fn text(record: &SweepRecord, out: &Path) -> String {
     let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
-    let names = record.trials.first().map_or(Vec::new(), |trial| trial.values.keys().cloned().collect());
+    let names = record.names();
     let mut table = vec![vec!["trial".to_string()]];
     table[0].extend(names.iter().map(|name| name.replace('_', "-")));
     table[0].extend(["epochs", "valid", "best epoch", "test"].map(String::from));

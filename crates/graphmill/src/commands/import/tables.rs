@@ -36,6 +36,8 @@ const OF_TABLES: &[&str] = &[
     "edges",
     "src",
     "dst",
+    "src-type",
+    "dst-type",
     "edge-time",
     "edge-weight",
     "edge-label",
@@ -79,6 +81,8 @@ pub(super) fn command() -> Command {
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
              graphmill import tables data --edges ratings.csv --src user --dst film --edge-time day \
              --edge-label stars\n  \
+             graphmill import tables data --edges bought.csv --src user --src-type user --dst item \
+             --dst-type item --reverse bought-by\n  \
              graphmill import tables data --nodes users.csv --id id \\\n    \
              --edges visits.csv --src from --dst to --edge-time day \\\n    \
              --targets churn.csv --target-id user --target-time day --target-label churned\n  \
@@ -163,6 +167,7 @@ pub(super) fn import(
     if dataset.edges.is_empty() {
         notes.push("there are no edges, which training needs; name their table by --edges".into());
     }
+    notes.extend(two_kinds(&dataset, schema));
     notes.extend(readers_of_edges(&dataset));
     if is_json {
         output::json(&json!({
@@ -248,12 +253,16 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         quote,
         foreign_keys: Vec::new(),
     };
+    let ends = ["src-type", "dst-type"].map(one);
+    if let (Some(name), true) = (ends.iter().flatten().next(), edges.is_empty()) {
+        return Err(Error::usage(format!("node type '{name}': there is no table of edges; name --edges FILE")));
+    }
     let edge_table = (!edges.is_empty()).then(|| -> Result<_, Error> {
         Ok(EdgeTable {
             kind: one("edge-type").unwrap_or("edge".into()),
             files: Names::from(edges),
-            source: None,
-            destination: None,
+            source: ends[0].clone(),
+            destination: ends[1].clone(),
             src: names(matches, "src").into(),
             dst: names(matches, "dst").into(),
             time: one("edge-time"),
@@ -271,10 +280,27 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             quote,
         })
     });
+    let nodes = types_of_ends(node_table, ends);
     let edges = edge_table.transpose()?.into_iter().collect();
     let targets = target_table(matches, targets, (separator, quote))?.into_iter().collect();
     let base = PathBuf::new();
-    Ok(TableSchema { nodes: vec![node_table], edges, targets, base, ..TableSchema::default() })
+    Ok(TableSchema { nodes, edges, targets, base, ..TableSchema::default() })
+}
+
+/// The node table, and types without a table that the ends of the edges name. If both ends are of
+/// such types, a node table without files is left out.
+fn types_of_ends(node_table: NodeTable, ends: [Option<String>; 2]) -> Vec<NodeTable> {
+    let is_named = ends.iter().any(|end| end.as_ref().is_none_or(|kind| *kind == node_table.kind));
+    let mut nodes = Vec::new();
+    for kind in ends.into_iter().flatten() {
+        if kind != node_table.kind && nodes.iter().all(|known: &NodeTable| known.kind != kind) {
+            nodes.push(NodeTable { kind, category_limit: CATEGORY_LIMIT, ..NodeTable::default() });
+        }
+    }
+    if is_named || !node_table.files.is_empty() {
+        nodes.insert(0, node_table);
+    }
+    nodes
 }
 
 /// Table of targets of these files, if there are any.
@@ -357,6 +383,24 @@ pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(
     let word = matches.get_one::<String>(name);
     word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))
         .transpose()
+}
+
+/// A remark about edges of one node type whose sources and destinations have no key in common, as
+/// users and items: they are probably two types. Stops at the first common key.
+fn two_kinds(data: &TypedDataset, schema: &TableSchema) -> Option<String> {
+    let ([nodes], [table], [edges]) = (&schema.nodes[..], &schema.edges[..], &data.edges[..]) else {
+        return None;
+    };
+    let is_destination = |v: u32| edges.indptr[v as usize] < edges.indptr[v as usize + 1];
+    let has_one_kind = edges.indices.is_empty() || edges.indices.iter().any(|&v| is_destination(v));
+    if !nodes.files.is_empty() || has_one_kind {
+        return None;
+    }
+    let [src, dst] = [&table.src, &table.dst].map(|columns| columns.list().join(","));
+    Some(format!(
+        "no key is in both columns {src} and {dst}, but their nodes have one type; if these are different \
+         kinds, such as users and items, pass --src-type and --dst-type"
+    ))
 }
 
 /// Models that read what the dataset's edges have beside weights.

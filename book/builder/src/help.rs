@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_colon_at_the_end_of_a_line_of_the_purpose_is_not_a_heading() {
-        let help = parse("Predicts at a time:\nrows have it\n\nUsage: g\n\nOptions:\n  -q, --quiet  No bars\n");
+        let help =
+            parse("Predicts at a time:\nrows have it\n\nUsage: g\n\nOptions:\n  -q, --quiet  No bars\n");
         assert_eq!(help.about, "Predicts at a time: rows have it");
         assert_eq!(help.sections.len(), 1);
     }

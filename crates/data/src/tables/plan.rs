@@ -214,12 +214,14 @@ impl PlannedTarget {
     pub(super) fn describe(&self, k: usize) -> String {
         match self {
             Self::Classes(columns) => {
-                let names = columns.get(k).map_or(&[][..], |column| &column.names);
+                let names = columns.get(k).map_or(&[][..], |column| &column.names[..]);
                 match (names.len(), names.iter().find(|name| value::is_missing_word(name))) {
                     (1, _) => "label: 1 class, so there is nothing to learn".into(),
                     (count, None) => format!("label: {count} classes"),
                     (count, Some(word)) => {
-                        format!("label: {count} classes, of which '{word}' is one; leave a missing label empty")
+                        format!(
+                            "label: {count} classes, of which '{word}' is one; leave a missing label empty"
+                        )
                     }
                 }
             }

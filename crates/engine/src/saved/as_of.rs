@@ -97,13 +97,14 @@ impl SavedRun {
         let mut existing = nodes.iter().map(|&v| exists(v)).collect::<Vec<bool>>().into_iter();
         requested.retain(|_| existing.next().unwrap_or(false));
         nodes.retain(|&v| exists(v));
-        match time.iter().min() {
-            Some(first) if is_all && nodes.is_empty() => {
-                let message = format!("the first node exists from time {first} on; use a later time");
-                Err(Error::usage(format!("--at {at}: {message}")))
-            }
-            _ => Ok(()),
+        if is_all
+            && nodes.is_empty()
+            && let Some(first) = time.iter().min()
+        {
+            let message = format!("the first node exists from time {first} on; use a later time");
+            return Err(Error::usage(format!("--at {at}: {message}")));
         }
+        Ok(())
     }
 }
 

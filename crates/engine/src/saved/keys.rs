@@ -271,7 +271,8 @@ mod tests {
         let node_type = Some("item".to_owned());
         let names = Names { keys: Some(Keys::texts(["tea"])), node_type, ..Names::default() };
         let message = names.select(Selection::List("ann"), 1, "shop").unwrap_err().to_string();
-        let expected = "--nodes: 1 of 1 keys are not in shop: 'ann'; remove them, or select nodes of type 'item'";
+        let expected =
+            "--nodes: 1 of 1 keys are not in shop: 'ann'; remove them, or select nodes of type 'item'";
         assert_eq!(message, expected);
     }
 

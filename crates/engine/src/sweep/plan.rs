@@ -49,11 +49,14 @@ impl Plan {
         let mut reduced = BTreeSet::new();
         for values in &values {
             let trial = trials.len() + 1;
-            let (of_trial, read) = configure(config, values, given).map_err(|e| in_trial(e, trial, values))?;
+            let (of_trial, read) =
+                configure(config, values, given).map_err(|e| in_trial(e, trial, values))?;
             let typed = axes.iter().filter(|axis| read.contains_key(axis.name));
             let typed = typed.filter_map(|axis| Some((axis.name.into(), key(axis.name)?.write(&of_trial))));
             let typed: Values = typed.collect();
-            if read.len() < values.len() && !reduced.insert(serde_json::Value::from(typed.clone()).to_string()) {
+            if read.len() < values.len()
+                && !reduced.insert(serde_json::Value::from(typed.clone()).to_string())
+            {
                 continue;
             }
             trials.push(TrialRecord {
@@ -149,11 +152,7 @@ fn check_axes(axes: &[Axis], given: &[&str]) -> Result<()> {
 ///
 /// # Errors
 /// A value that its option cannot have, or that does not go together with the others.
-fn configure(
-    config: &TrainConfig,
-    values: &Values,
-    given: &[&'static str],
-) -> Result<(TrainConfig, Values)> {
+fn configure(config: &TrainConfig, values: &Values, given: &[&'static str]) -> Result<(TrainConfig, Values)> {
     let with = |values: &Values| -> Result<TrainConfig> {
         let mut config = config.clone();
         config.set(values).map_err(|fault| space::refused(&fault))?;
@@ -165,11 +164,11 @@ fn configure(
     let whole = with(values)?;
     let mut read = values.clone();
     for name in values.keys() {
-        let Err(refused) = whole.refuse_unused(&[name]) else { continue };
+        let Err(refused) = whole.refuse_unused(&[name.as_str()]) else { continue };
         let mut others = values.clone();
         others.remove(name);
         // a choice that does not go together with the others, whose own option is read
-        if with(&others)?.refuse_unused(&[name]).is_ok() {
+        if with(&others)?.refuse_unused(&[name.as_str()]).is_ok() {
             return Err(refused);
         }
         read.remove(name);

@@ -251,7 +251,7 @@ fn text(record: &SweepRecord, out: &Path) -> String {
     table[0].extend(["epochs", "valid", "best epoch", "test"].map(String::from));
     for trial in record.ranked() {
         let mut cells = vec![trial.trial.to_string()];
-        cells.extend(names.iter().map(|name| trial.values.get(name).map_or("-".into(), options::word)));
+        cells.extend(names.iter().map(|name| trial.values.get(*name).map_or("-".into(), options::word)));
         let last = trial.last().copied().unwrap_or_default();
         match &trial.failed {
             Some(_) => cells.extend(["dropped", "-", "-", "-"].map(String::from)),

@@ -220,6 +220,9 @@ def schema_of(nodes: Any, edges: Any, options: dict[str, Any], schema: Any = Non
     given = lambda entry: [] if entry["files"] is None else [entry]  # noqa: E731
     # the ends of edges may be of types without a table, and then a node table without rows is left out
     ends = dict.fromkeys(edge.get(end, node["type"]) for end in ("source", "destination"))
+    if len(ends) > 1 or node["type"] not in ends:
+        for end in ("source", "destination"):
+            edge.setdefault(end, node["type"])
     types = [node] if nodes is not None or node["type"] in ends else []
     types += [{"type": kind} for kind in ends if kind != node["type"]]
     return _whole({"nodes": types, "edges": given(edge), "targets": given(target)}, general)

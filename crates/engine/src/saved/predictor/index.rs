@@ -51,7 +51,9 @@ impl KeyedNodes {
         })?;
         match found.count() {
             0 => Ok(node),
-            more => Err(Error::dataset(dataset, format!("the key '{key}' has {} rows; ask by ids", more + 1))),
+            more => {
+                Err(Error::dataset(dataset, format!("the key '{key}' has {} rows; ask by ids", more + 1)))
+            }
         }
     }
 

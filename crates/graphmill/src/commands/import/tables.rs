@@ -215,22 +215,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             "there are no tables; name --nodes FILE, --edges FILE or both, or a schema file",
         ));
     }
-    let key = "the column of the key";
-    let needed = [
-        ("id", !nodes.is_empty(), key, "--nodes"),
-        ("src", !edges.is_empty(), key, "--edges"),
-        ("dst", !edges.is_empty(), key, "--edges"),
-        ("target-id", !targets.is_empty(), key, "--targets"),
-        ("target-label", !targets.is_empty(), "the column to predict", "--targets"),
-    ];
-    let missing: Vec<String> = needed
-        .iter()
-        .filter(|(name, is_needed, ..)| *is_needed && one(name).is_none())
-        .map(|(name, _, what, of)| format!("--{name} is missing: name {what} in the table of {of}"))
-        .collect();
-    if !missing.is_empty() {
-        return Err(Error::usage(missing.join("\n")));
-    }
+    check_columns(matches, [&nodes, &edges, &targets].map(|files| !files.is_empty()))?;
     for split in ["split", "edge-split", "target-split"] {
         parsed::<SplitRule>(matches, split)?;
     }
@@ -253,10 +238,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         quote,
         foreign_keys: Vec::new(),
     };
-    let ends = ["src-type", "dst-type"].map(one);
-    if let (Some(name), true) = (ends.iter().flatten().next(), edges.is_empty()) {
-        return Err(Error::usage(format!("node type '{name}': there is no table of edges; name --edges FILE")));
-    }
+    let ends = types_of_ends(matches, &kind, !edges.is_empty())?;
     let edge_table = (!edges.is_empty()).then(|| -> Result<_, Error> {
         Ok(EdgeTable {
             kind: one("edge-type").unwrap_or("edge".into()),
@@ -280,16 +262,47 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             quote,
         })
     });
-    let nodes = types_of_ends(node_table, ends);
+    let nodes = with_types(node_table, ends);
     let edges = edge_table.transpose()?.into_iter().collect();
     let targets = target_table(matches, targets, (separator, quote))?.into_iter().collect();
     let base = PathBuf::new();
     Ok(TableSchema { nodes, edges, targets, base, ..TableSchema::default() })
 }
 
+/// Checks that the columns of the keys and targets are named, of the tables that are there: those of
+/// nodes, edges and targets.
+fn check_columns(matches: &ArgMatches, [nodes, edges, targets]: [bool; 3]) -> Result<(), Error> {
+    let key = "the column of the key";
+    let needed = [
+        ("id", nodes, key, "--nodes"),
+        ("src", edges, key, "--edges"),
+        ("dst", edges, key, "--edges"),
+        ("target-id", targets, key, "--targets"),
+        ("target-label", targets, "the column to predict", "--targets"),
+    ];
+    let missing: Vec<String> = needed
+        .iter()
+        .filter(|(name, is_needed, ..)| *is_needed && matches.get_one::<String>(name).is_none())
+        .map(|(name, _, what, of)| format!("--{name} is missing: name {what} in the table of {of}"))
+        .collect();
+    if missing.is_empty() { Ok(()) } else { Err(Error::usage(missing.join("\n"))) }
+}
+
+/// Node types of both ends of the edges, if one is given; the other one is `kind`.
+fn types_of_ends(matches: &ArgMatches, kind: &str, has_edges: bool) -> Result<[Option<String>; 2], Error> {
+    let ends = ["src-type", "dst-type"].map(|name| matches.get_one::<String>(name).cloned());
+    match ends.iter().flatten().next() {
+        None => Ok(ends),
+        Some(_) if has_edges => Ok(ends.map(|end| end.or_else(|| Some(kind.to_string())))),
+        Some(name) => {
+            Err(Error::usage(format!("node type '{name}': there is no table of edges; name --edges FILE")))
+        }
+    }
+}
+
 /// The node table, and types without a table that the ends of the edges name. If both ends are of
 /// such types, a node table without files is left out.
-fn types_of_ends(node_table: NodeTable, ends: [Option<String>; 2]) -> Vec<NodeTable> {
+fn with_types(node_table: NodeTable, ends: [Option<String>; 2]) -> Vec<NodeTable> {
     let is_named = ends.iter().any(|end| end.as_ref().is_none_or(|kind| *kind == node_table.kind));
     let mut nodes = Vec::new();
     for kind in ends.into_iter().flatten() {
@@ -392,8 +405,8 @@ fn two_kinds(data: &TypedDataset, schema: &TableSchema) -> Option<String> {
         return None;
     };
     let is_destination = |v: u32| edges.indptr[v as usize] < edges.indptr[v as usize + 1];
-    let has_one_kind = edges.indices.is_empty() || edges.indices.iter().any(|&v| is_destination(v));
-    if !nodes.files.is_empty() || has_one_kind {
+    let indices = &edges.indices;
+    if !nodes.files.is_empty() || indices.is_empty() || indices.iter().any(|&v| is_destination(v)) {
         return None;
     }
     let [src, dst] = [&table.src, &table.dst].map(|columns| columns.list().join(","));

@@ -81,8 +81,8 @@ pub(super) fn command() -> Command {
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
              graphmill import tables data --edges ratings.csv --src user --dst film --edge-time day \
              --edge-label stars\n  \
-             graphmill import tables data --edges bought.csv --src user --src-type user --dst item \
-             --dst-type item --reverse bought-by\n  \
+             graphmill import tables data --edges bought.csv --src user --src-type user \\\n    \
+             --dst item --dst-type item --reverse bought-by\n  \
              graphmill import tables data --nodes users.csv --id id \\\n    \
              --edges visits.csv --src from --dst to --edge-time day \\\n    \
              --targets churn.csv --target-id user --target-time day --target-label churned\n  \
@@ -291,7 +291,7 @@ fn check_columns(matches: &ArgMatches, [nodes, edges, targets]: [bool; 3]) -> Re
 /// Node types of both ends of the edges, if one is given; the other one is `kind`.
 fn types_of_ends(matches: &ArgMatches, kind: &str, has_edges: bool) -> Result<[Option<String>; 2], Error> {
     let ends = ["src-type", "dst-type"].map(|name| matches.get_one::<String>(name).cloned());
-    match ends.iter().flatten().next() {
+    match ends.iter().flatten().next().cloned() {
         None => Ok(ends),
         Some(_) if has_edges => Ok(ends.map(|end| end.or_else(|| Some(kind.to_string())))),
         Some(name) => {

@@ -122,7 +122,7 @@ pub(super) fn with_edges(command: Command) -> Command {
         .arg(args::option(
             "src-type",
             "NAME",
-            "Node type of the sources [default: --node-type]",
+            "Node type of the sources [default: that of --node-type]",
             "With --dst-type for edges between two kinds of nodes, such as --src-type user --dst-type item: \
              equal keys of two types are different nodes. --nodes has the rows of --node-type; the nodes of \
              another type are those that edges name",
@@ -130,7 +130,7 @@ pub(super) fn with_edges(command: Command) -> Command {
         .arg(args::option(
             "dst-type",
             "NAME",
-            "Node type of the destinations [default: --node-type]",
+            "Node type of the destinations [default: that of --node-type]",
             "As --src-type",
         ))
         .arg(args::option(

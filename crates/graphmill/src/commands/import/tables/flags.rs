@@ -10,6 +10,8 @@ pub(super) const UNCOMMON: &[&str] = &[
     "missing",
     "node-time",
     "edge-weight",
+    "src-type",
+    "dst-type",
     "edge-split",
     "reverse",
     "target-split",

@@ -74,10 +74,10 @@ fn parse(text: &str) -> Help {
             is_usage = false;
         } else if is_usage {
             help.usage.push(word.to_owned());
+        } else if help.usage.is_empty() {
+            append(&mut help.about, word);
         } else if indent == 0 && word.ends_with(':') {
             help.sections.push(Section { heading: word.trim_end_matches(':').to_owned(), items: Vec::new() });
-        } else if indent == 0 && help.sections.is_empty() {
-            append(&mut help.about, word);
         } else if indent == 0 {
             help.notes.push(word.to_owned());
         } else if let Some(section) = help.sections.last_mut() {
@@ -148,6 +148,14 @@ mod tests {
             sections.map(|(heading, items)| Section { heading: heading.into(), items: items.to_vec() });
         assert_eq!(help.sections, expected);
         assert_eq!([options[0].flag(), expected[2].items[0].flag()], ["--quiet", "--metric"]);
+    }
+
+    #[test]
+    fn a_colon_at_the_end_of_a_line_of_the_purpose_is_not_a_heading() {
+        let help =
+            parse("Predicts at a time:\nrows have it\n\nUsage: g\n\nOptions:\n  -q, --quiet  No bars\n");
+        assert_eq!(help.about, "Predicts at a time: rows have it");
+        assert_eq!(help.sections.len(), 1);
     }
 
     #[test]

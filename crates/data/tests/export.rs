@@ -12,6 +12,7 @@ use graphmill_data::{
         export::{ExportOptions, export},
         import::{ImportOptions, Normalize, import},
     },
+    typed::Keys,
 };
 use proptest::prelude::*;
 
@@ -341,6 +342,18 @@ fn weights_of_a_csv_list_have_a_name() {
     assert_eq!(text(&path), "source,target,weight\n0,1,0.5\n1,3,2.0\n");
     let again = import("edges", &path, &ImportOptions::default()).unwrap().dataset;
     assert_eq!(again.graph.edge_weight(), dataset.graph.edge_weight());
+}
+
+#[test]
+fn keys_that_an_edge_list_leaves_out_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keys::texts((0..tiny().num_nodes()).map(|v| format!("acc-{v}")));
+    let dataset = Dataset { keys: Some(keys), ..tiny() };
+    for name in ["d", "list.txt"] {
+        let lost = export("edges", &dataset, dir.path().join(name), &ExportOptions::default()).unwrap();
+        let message = "the keys of the nodes, which are numbered here; the format csv keeps them";
+        assert!(lost.iter().any(|what| what == message), "{lost:?}");
+    }
 }
 
 #[test]

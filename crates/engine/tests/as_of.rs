@@ -130,6 +130,8 @@ fn later_edges_and_nodes_do_not_influence_a_prediction_as_of_a_time() {
         assert!(some.lines().all(|line| text.lines().any(|other| other == line)), "{i}: {some}");
         let message = predict(&seen(AT), &whole, Some("3,7")).unwrap_err().to_string();
         assert!(message.contains("--at 50: node 7 exists from time 90 on; use a later time"), "{message}");
+        let message = predict(&seen(-9), &whole, None).unwrap_err().to_string();
+        assert!(message.contains("--at -9: the first node exists from time 0 on"), "{message}");
         let rows = |at| {
             let options = EmbedOptions { at, ..EmbedOptions::default() };
             let out = run_file(&whole);

@@ -307,8 +307,8 @@ pub(crate) fn at() -> Arg {
         "Time to look from, if nodes, edges or events have times",
         "Only events or edges strictly before it are read, for the memory of nodes too, and nodes that exist \
          by then; by default all. Of all nodes, those that exist are predicted. A run with --time-bound \
-         inclusive also reads edges of the time itself. An integer in the units of the dataset's times. \
-         Example: --at 1500000",
+         inclusive also reads edges of the time itself. An integer in the units of the dataset's times; \
+         those of dates are seconds since 1970, or microseconds if the import says so. Example: --at 1500000",
     );
     arg.allow_hyphen_values(true)
 }
@@ -319,8 +319,11 @@ pub(crate) fn at() -> Arg {
 /// It is not an integer.
 pub(crate) fn get_at(matches: &ArgMatches) -> Result<Option<i64>, Error> {
     let Some(word) = matches.get_one::<String>("at") else { return Ok(None) };
-    let wrong =
-        |_| Error::usage(format!("--at {word}: pass an integer in the units of the times of the dataset"));
+    let wrong = |_| {
+        let message = "pass an integer in the units of the times of the dataset; dates are seconds since 1970, \
+                       as 'date -u -d 2024-05-01 +%s' prints them, or microseconds if the import says so";
+        Error::usage(format!("--at {word}: {message}"))
+    };
     word.parse().map(Some).map_err(wrong)
 }
 

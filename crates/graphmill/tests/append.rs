@@ -207,3 +207,18 @@ fn wrong_usage_of_append_says_how_to_fix_it() {
     refused("append users out --nodes users.csv", 1, "2 rows with a key that the dataset has: line 2 'ann'");
     assert!(!sandbox.path("out").exists());
 }
+
+#[test]
+fn links_that_may_have_trained_the_earlier_run_are_reported() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("generate sbm other --nodes 500 --classes 5 --feature-dim 24");
+    let options = "--task link --hidden 8 --fanout 4,4 --batch-size 1024 --epochs 1";
+    sandbox.ok(&format!("train data {options} --out run"));
+    let says = |data: &str, out: &str| {
+        let args = format!("train {data} {options} --start-from run --out {out}");
+        sandbox.run(&args).succeeded().stderr.contains("so run may have trained on some of them")
+    };
+    assert!(!says("data", "same"), "the same edges are drawn");
+    assert!(says("other", "more"));
+}

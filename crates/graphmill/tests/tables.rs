@@ -505,3 +505,66 @@ fn faults_of_targets_name_the_option_or_the_row() {
         assert!(!sandbox.path("data").exists(), "{args}");
     }
 }
+
+/// Purchases of 40 users of two tastes; users and items share the numbers of their keys.
+fn purchases(sandbox: &Sandbox, [user, item]: [&str; 2]) {
+    let mut rows = String::from("user,item\n");
+    for i in 0..400 {
+        let (u, k) = (i % 40, i / 40);
+        writeln!(rows, "{user}{u},{item}{}", 2 * (k * 7 % 10) + u % 2).unwrap();
+    }
+    sandbox.write("purchases.csv", rows);
+}
+
+#[test]
+fn a_table_of_edges_between_two_kinds_recommends_items_to_users() {
+    let sandbox = Sandbox::new();
+    purchases(&sandbox, ["", ""]);
+    let import =
+        "--edges purchases.csv --src user --dst item --src-type user --dst-type item --reverse bought-by";
+    let text = sandbox.ok(&format!("import tables shop {import}"));
+    assert!(
+        text.contains("shop: 60 nodes of 2 types, 800 edges of 2 types") && !text.contains("note"),
+        "{text}"
+    );
+    let plan = sandbox.ok(&format!("import tables other {import} --dry-run"));
+    sandbox.write("schema.toml", plan.split_once("# schema.toml\n").unwrap().1);
+    assert_eq!(sandbox.ok("import tables other schema.toml"), text.replace("shop:", "other:"));
+    sandbox
+        .ok("train shop --task user:edge:item --hidden 8 --fanout 5,5 --batch-size 64 --epochs 2 --out run");
+    sandbox.ok("predict run --top-k 30 --nodes 1 --out top.csv");
+    let top = String::from_utf8(sandbox.read("top.csv")).unwrap();
+    let items: Vec<u32> =
+        top.lines().skip(1).map(|row| row.split(',').nth(1).unwrap().parse().unwrap()).collect();
+    assert!(
+        items.len() == 10 && items.iter().all(|item| *item < 20 && item % 2 == 0),
+        "not bought yet: {top}"
+    );
+
+    // a table of one end
+    sandbox.write(
+        "users.csv",
+        "name,age\n".to_owned() + &(0..40).map(|u| format!("{u},{}\n", u % 7)).collect::<String>(),
+    );
+    let one = "--nodes users.csv --id name --node-type user --edges purchases.csv --src user --dst item --dst-type item";
+    let text = sandbox.ok(&format!("import tables aged {one}"));
+    assert!(
+        text.contains("nodes 'user': 40 nodes, 1 feature") && text.contains("'user:edge:item'"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ends_without_a_common_key_are_reported_if_they_have_one_type() {
+    let sandbox = Sandbox::new();
+    purchases(&sandbox, ["u", "i"]);
+    let text = sandbox.ok("import tables shop --edges purchases.csv --src user --dst item");
+    let note = "note: no key is in both columns user and item, but their nodes have one type; if these are \
+                different kinds, such as users and items, pass --src-type and --dst-type\n";
+    assert!(text.contains(note), "{text}");
+    purchases(&sandbox, ["", ""]);
+    assert!(!sandbox.ok("import tables same --edges purchases.csv --src user --dst item").contains("note"));
+    let refused = sandbox.run("import tables x --nodes purchases.csv --id user --src-type user");
+    let message = "node type 'user': there is no table of edges; name --edges FILE";
+    assert!(refused.status == Some(2) && refused.stderr.contains(message), "{}", refused.stderr);
+}

@@ -6,6 +6,7 @@ use super::{
     profile::{MAX_DISTINCT, Profile, Shape},
     rule::{ColumnRule, Kind, Missing, Part},
     schema::Target,
+    value,
 };
 
 /// Number of examples in a message.
@@ -212,10 +213,18 @@ impl PlannedTarget {
     /// Role of the column number `k` of the target, for people.
     pub(super) fn describe(&self, k: usize) -> String {
         match self {
-            Self::Classes(columns) => match columns.get(k).map_or(0, |column| column.names.len()) {
-                1 => "label: 1 class, so there is nothing to learn".into(),
-                count => format!("label: {count} classes"),
-            },
+            Self::Classes(columns) => {
+                let names = columns.get(k).map_or(&[][..], |column| &column.names[..]);
+                match (names.len(), names.iter().find(|name| value::is_missing_word(name))) {
+                    (1, _) => "label: 1 class, so there is nothing to learn".into(),
+                    (count, None) => format!("label: {count} classes"),
+                    (count, Some(word)) => {
+                        format!(
+                            "label: {count} classes, of which '{word}' is one; leave a missing label empty"
+                        )
+                    }
+                }
+            }
             Self::Values => "target of a regression".into(),
         }
     }

@@ -346,6 +346,10 @@ fn one_class_and_gaps_of_keys_are_pointed_out() {
     {
         assert!(report.contains(part), "{part} is not in\n{report}");
     }
+    fs::write(dir.path().join("nodes.csv"), "id,kind\nx,k\ny,NA\n").unwrap();
+    let report = plan(&schema, None).unwrap().report.to_string();
+    let line = "kind  label: 2 classes, of which 'NA' is one; leave a missing label empty\n";
+    assert!(report.contains(line), "{report}");
 }
 
 #[test]

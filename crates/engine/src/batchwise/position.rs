@@ -135,7 +135,7 @@ impl<'a, L: BatchLearner> Position<'a, L> {
             RowsOf::Type(t) => own.get(t).copied().into_iter().collect(),
         };
         let grown: GrownRows = tables.into_iter().map(|(name, of)| (name, rows(of))).collect();
-        observer.note(&earlier.note());
+        earlier.notes(&self.state.run.dataset).iter().for_each(|note| observer.note(note));
         let new: usize = growth.iter().map(|[before, now]| now - before).sum();
         if new > 0 {
             observer.note(&format!("{new} nodes are new; those with learned rows start at random"));

@@ -62,6 +62,21 @@ pub fn is_typed_link(config: &TrainConfig) -> bool {
     (is_several || has_typed_model(config)) && is_link
 }
 
+/// Returns true if the edges that validate and test links are drawn at random when the run starts,
+/// and neither stored as a task of the dataset nor the latest ones.
+pub(crate) fn draws_split(config: &TrainConfig) -> bool {
+    let is_of_run = |task: &Json| {
+        let is_chosen = config.task == LINK || task["name"] == config.task.as_str();
+        task["kind"] == "link-prediction" && is_chosen
+    };
+    let is_stored = || {
+        let tasks = manifest(config).and_then(|manifest| manifest["tasks"].as_array().cloned());
+        tasks.into_iter().flatten().any(|task| is_of_run(&task))
+    };
+    let is_by_time = config.own.get::<LinkOptions>().split_edges.by_time;
+    (is_link(config) || is_typed_link(config)) && !is_by_time && !is_stored()
+}
+
 /// Returns true if the run learns a class or value of each edge, other than a stream of events.
 pub fn learns_edge_targets(config: &TrainConfig) -> bool {
     !is_of_events(config) && !is_table(config) && stored_tasks::learns_edge_targets(config, true)

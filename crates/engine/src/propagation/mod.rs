@@ -71,17 +71,17 @@ const MIN: f32 = 1e-30;
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PropagationOptions {
-    /// Steps of propagation over the edges
+    /// Steps of propagation over the edges.
     ///
     /// Raise it for sparse labels in large graphs. At least 1. Example: --propagation-steps 20.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub propagation_steps: usize,
-    /// Share of the neighbours in a step of labels
+    /// Share of the neighbours in a step of labels.
     ///
     /// The rest is the row's own start. From 0 to 1. Example: --propagation-alpha 0.9.
     #[arg(long, value_name = "A", default_value_t = 0.8)]
     pub propagation_alpha: f32,
-    /// Share of the neighbours in a step of errors
+    /// Share of the neighbours in a step of errors.
     ///
     /// For correct-and-smooth. From 0 to 1. Example: --correction-alpha 1.
     #[arg(long, value_name = "A", default_value_t = 0.9)]

@@ -123,7 +123,7 @@ impl<'a> RunPosition<'a> {
     /// # Errors
     /// It is another model.
     pub(crate) fn start_from(&mut self, earlier: &Earlier, observer: &mut dyn Observer) -> Result<()> {
-        observer.note(&earlier.note());
+        earlier.notes(&self.state.dataset).iter().for_each(|note| observer.note(note));
         checkpoint::assign_model(&earlier.path, &earlier.tensors, &mut self.learner.model)
     }
 

@@ -21,6 +21,7 @@ use crate::{
         self, Files,
         tensors::{self, Tensor},
     },
+    config::link_task::draws_split,
     distributed::Ranks,
     record::{DatasetRecord, Origin},
 };
@@ -39,6 +40,8 @@ pub(crate) struct Earlier {
     pub(crate) tensors: Vec<Tensor>,
     /// Dataset that it was trained on, if recorded.
     dataset: Option<DatasetRecord>,
+    /// True if the new run draws the edges that validate and test.
+    draws_split: bool,
 }
 
 impl Earlier {
@@ -54,10 +57,11 @@ impl Earlier {
         }
         let dir = PathBuf::from(&config.start_from);
         let path = RunDir::best_model_path(&dir);
+        let draws_split = draws_split(config);
         let Some(ranks) = ranks else {
             let dataset = dataset_of(&dir, &path)?;
             let tensors = checkpoint::load_params(&path)?;
-            return Ok(Some(Self { dir, path, tensors, dataset }));
+            return Ok(Some(Self { dir, path, tensors, dataset, draws_split }));
         };
         let read = || -> Result<Option<Files>> {
             let record = serde_json::to_vec(&dataset_of(&dir, &path)?);
@@ -73,7 +77,7 @@ impl Earlier {
         let malformed = |e: serde_json::Error| Error::run(&dir, format!("rank 0 has sent no record: {e}"));
         let dataset = serde_json::from_slice(&take(DATASET)).map_err(malformed)?;
         let tensors = tensors::of_contents(&path, take(PARAMS))?;
-        Ok(Some(Self { dir, path, tensors, dataset }))
+        Ok(Some(Self { dir, path, tensors, dataset, draws_split }))
     }
 
     /// Numbers of nodes of each type in the run's dataset and in `data`, whose record is `now` and
@@ -100,12 +104,21 @@ impl Earlier {
         }
     }
 
-    /// Remark for the user.
-    pub(crate) fn note(&self) -> String {
-        format!(
-            "starts from the parameters of the best epoch of {}, with a fresh optimiser and schedule",
-            self.dir.display()
-        )
+    /// Remarks for the user. The new run is on the dataset of the record `now`.
+    pub(crate) fn notes(&self, now: &DatasetRecord) -> Vec<String> {
+        let dir = self.dir.display();
+        let mut notes = vec![format!(
+            "starts from the parameters of the best epoch of {dir}, with a fresh optimiser and schedule"
+        )];
+        let is_same = self.dataset.as_ref().is_some_and(|before| before.is_same(now));
+        if self.draws_split && !is_same {
+            notes.push(format!(
+                "the edges that validate and test are drawn from all edges of this dataset, so {dir} may have \
+                 trained on some of them, and scores may be too good; if edges have times, --split-edges \
+                 time:85,5,10 in both runs tests on later ones"
+            ));
+        }
+        notes
     }
 }
 

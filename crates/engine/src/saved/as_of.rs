@@ -79,7 +79,7 @@ impl SavedRun {
     /// for, and their ids in `requested`. `time` has the time of each node of the type.
     ///
     /// # Errors
-    /// A node that was asked for does not exist.
+    /// A node that was asked for does not exist, or no node does.
     pub(crate) fn keep_existing(
         &self,
         time: Option<&Buffer<i64>>,
@@ -97,6 +97,13 @@ impl SavedRun {
         let mut existing = nodes.iter().map(|&v| exists(v)).collect::<Vec<bool>>().into_iter();
         requested.retain(|_| existing.next().unwrap_or(false));
         nodes.retain(|&v| exists(v));
+        if is_all
+            && nodes.is_empty()
+            && let Some(first) = time.iter().min()
+        {
+            let message = format!("the first node exists from time {first} on; use a later time");
+            return Err(Error::usage(format!("--at {at}: {message}")));
+        }
         Ok(())
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Names {
     pub(crate) classes: Vec<String>,
     /// Columns of classes that the run learned; empty unless there are several.
     pub(crate) columns: Vec<ClassColumn>,
+    /// Type of the nodes, if the dataset has several.
+    node_type: Option<String>,
 }
 
 impl Names {
@@ -45,7 +47,7 @@ impl Names {
         let columns = typed.as_ref().map(key_columns).unwrap_or_default();
         let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
         let classes = build::class_names(trained_on)?;
-        Ok(Self { key_columns, keys: data.keys.clone(), classes, columns: Vec::new() })
+        Ok(Self { key_columns, keys: data.keys.clone(), classes, ..Self::default() })
     }
 
     /// Keys of the node type number `t` of a dataset of several types, with the names of their
@@ -53,7 +55,8 @@ impl Names {
     pub(crate) fn of_type(data: &TypedDataset, t: usize, classes: Vec<String>) -> Self {
         let columns = key_columns_of(data, &data.nodes[t].name);
         let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
-        Self { key_columns, keys: data.nodes[t].keys.clone(), classes, columns: Vec::new() }
+        let node_type = (data.nodes.len() > 1).then(|| data.nodes[t].name.clone());
+        Self { key_columns, keys: data.nodes[t].keys.clone(), classes, node_type, ..Self::default() }
     }
 
     /// Nodes of a selection among the `count` nodes of a type of `dataset`.
@@ -65,6 +68,16 @@ impl Names {
             Selection::Nodes(file) => match (read_nodes(file, count), &self.keys) {
                 // a list that has no ids has keys, if nodes have some
                 (Err(_), Some(_)) if is_of_words(file) => self.read_list(file, dataset),
+                // a key with a dot or a slash looks like a file
+                (Err(_), Some(keys)) if !file.exists() => {
+                    let (key, shown) = (file.to_string_lossy(), file.display());
+                    self.find_keys(keys, [&*key].into_iter(), dataset).map_err(|_| {
+                        Error::usage(format!(
+                            "--nodes {shown}: there is no such file, and {dataset} has no such key; check its \
+                             spelling"
+                        ))
+                    })
+                }
                 (nodes, _) => nodes,
             },
             Selection::Keys(file) => self.read_list(file, dataset),
@@ -88,7 +101,7 @@ impl Names {
 
     /// Keys of `nodes`.
     pub(crate) fn identity(self, nodes: &[NodeId]) -> Identity {
-        let Self { key_columns, keys, classes, columns } = self;
+        let Self { key_columns, keys, classes, columns, .. } = self;
         let (nodes, ids) = (nodes.to_vec(), nodes.to_vec());
         Identity { key_columns, keys, nodes, classes, columns, ids, of_candidates: None, events: None }
     }
@@ -100,7 +113,8 @@ impl Names {
     fn read_list(&self, file: &Path, dataset: &str) -> Result<Vec<NodeId>> {
         let Some(keys) = &self.keys else { return Err(no_keys(dataset)) };
         let wanted = self.read_keys(file)?;
-        find(keys, &wanted, dataset).map_err(|(line, why)| Error::format(file, format!("line {line}"), why))
+        let found = find(keys, &wanted, dataset);
+        found.map_err(|(line, why)| Error::format(file, format!("line {line}"), self.of_their_type(why)))
     }
 
     /// Nodes of the keys in `words`, separated by commas, or of ids below `count` if the dataset
@@ -134,7 +148,16 @@ impl Names {
         let key =
             |word: &str| if several { word.replace('|', &KEY_SEPARATOR.to_string()) } else { word.into() };
         let wanted: Vec<(u64, String)> = words.enumerate().map(|(i, word)| (i as u64, key(word))).collect();
-        find(keys, &wanted, dataset).map_err(|(_, why)| Error::usage(format!("--nodes: {why}")))
+        let found = find(keys, &wanted, dataset);
+        found.map_err(|(_, why)| Error::usage(format!("--nodes: {}", self.of_their_type(why))))
+    }
+
+    /// A message about unknown keys, with the type of the nodes.
+    fn of_their_type(&self, message: String) -> String {
+        match &self.node_type {
+            Some(name) => format!("{message}, or select nodes of type '{name}'"),
+            None => message,
+        }
     }
 
     /// Lines and keys of a list.
@@ -184,17 +207,17 @@ fn no_keys(dataset: &str) -> Error {
     Error::dataset(dataset, "it has no keys, which 'graphmill import tables' stores; pass --nodes with ids")
 }
 
-/// Nodes of the `wanted` keys with their lines. The error has the first line of an unknown key and
-/// a message.
+/// Nodes of the `wanted` keys with their lines, in their order. A key of edges may have several
+/// rows, all of which are found, in ascending order. The error has the first line of an unknown key
+/// and a message.
 fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<NodeId>, (u64, String)> {
-    let mut ids: HashMap<&str, Option<NodeId>> = wanted.iter().map(|(_, key)| (key.as_str(), None)).collect();
+    let mut ids: HashMap<&str, Vec<NodeId>> = wanted.iter().map(|(_, key)| (&key[..], Vec::new())).collect();
     for v in 0..keys.len() {
-        if let Some(id) = ids.get_mut(&*keys.get(v).to_string()) {
-            *id = Some(v as NodeId);
+        if let Some(ids) = ids.get_mut(&*keys.get(v).to_string()) {
+            ids.push(v as NodeId);
         }
     }
-    let unknown: Vec<&(u64, String)> =
-        wanted.iter().filter(|(_, key)| ids.get(key.as_str()).is_none_or(Option::is_none)).collect();
+    let unknown: Vec<&(u64, String)> = wanted.iter().filter(|(_, key)| ids[&key[..]].is_empty()).collect();
     if let Some((line, _)) = unknown.first() {
         let shown =
             unknown.iter().take(EXAMPLES).map(|(_, key)| format!("'{}'", key.replace(KEY_SEPARATOR, ", ")));
@@ -206,7 +229,7 @@ fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<Node
         );
         return Err((*line, message));
     }
-    Ok(wanted.iter().filter_map(|(_, key)| ids.get(key.as_str()).copied().flatten()).collect())
+    Ok(wanted.iter().flat_map(|(_, key)| ids[&key[..]].iter().copied()).collect())
 }
 
 /// Opens a directory of format 2; `None` for another directory.
@@ -226,4 +249,39 @@ fn key_columns_of(data: &TypedDataset, node_type: &str) -> Vec<String> {
     let recorded =
         data.preprocessing.as_ref().and_then(|record| record["nodes"][node_type]["key"].as_array());
     recorded.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_string())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_looks_like_a_file_is_found() {
+        let keys = ["ann@example.org", "item/7", "bob"].map(str::to_owned);
+        let names = Names { keys: Some(Keys::texts(keys)), ..Names::default() };
+        let select = |word: &str| names.select(Selection::Nodes(word.as_ref()), 3, "shop");
+        assert_eq!(select("ann@example.org").unwrap(), [0]);
+        assert_eq!(select("item/7").unwrap(), [1]);
+        let message = "--nodes item/8: there is no such file, and shop has no such key; check its spelling";
+        assert_eq!(select("item/8").unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn unknown_keys_are_reported_with_the_type_of_the_nodes() {
+        let node_type = Some("item".to_owned());
+        let names = Names { keys: Some(Keys::texts(["tea"])), node_type, ..Names::default() };
+        let message = names.select(Selection::List("ann"), 1, "shop").unwrap_err().to_string();
+        let expected =
+            "--nodes: 1 of 1 keys are not in shop: 'ann'; remove them, or select nodes of type 'item'";
+        assert_eq!(message, expected);
+    }
+
+    #[test]
+    fn a_key_of_several_edges_selects_all_of_them() {
+        let keys = [("ann", "tea"), ("bob", "tea"), ("ann", "tea")];
+        let keys = keys.map(|(source, destination)| format!("{source}{KEY_SEPARATOR}{destination}"));
+        let key_columns = ["source", "destination"].map(str::to_owned).to_vec();
+        let names = Names { keys: Some(Keys::texts(keys)), key_columns, ..Names::default() };
+        assert_eq!(names.select(Selection::List("bob|tea,ann|tea"), 3, "shop").unwrap(), [1, 0, 2]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Plan of a sweep: the options of every trial, checked before the first is trained.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use graphmill_core::options::Values;
 
@@ -28,7 +28,8 @@ pub struct Plan {
 
 impl Plan {
     /// Plans trials that share `config`, of which the user gave the options `given`, and differ by
-    /// the values of `axes`.
+    /// the values of `axes`. A trial has no value of an option that it would not read, such as the
+    /// heads of a layer without attention, and trials that are then the same are one.
     ///
     /// # Errors
     /// Wrong usage: an axis twice, or also among `given`; a value that its option cannot have;
@@ -45,14 +46,23 @@ impl Plan {
         let names: Vec<&'static str> = given.iter().copied().chain(axes.iter().map(|a| a.name)).collect();
         let mut configs = Vec::with_capacity(values.len());
         let mut trials = Vec::with_capacity(values.len());
-        for (trial, values) in (1..).zip(&values) {
-            let of_trial = configure(config, values, &names).map_err(|e| in_trial(e, trial, values))?;
-            let typed =
-                axes.iter().filter_map(|axis| Some((axis.name.into(), key(axis.name)?.write(&of_trial))));
+        let mut reduced = BTreeSet::new();
+        for values in &values {
+            let trial = trials.len() + 1;
+            let (of_trial, read) =
+                configure(config, values, given).map_err(|e| in_trial(e, trial, values))?;
+            let typed = axes.iter().filter(|axis| read.contains_key(axis.name));
+            let typed = typed.filter_map(|axis| Some((axis.name.into(), key(axis.name)?.write(&of_trial))));
+            let typed: Values = typed.collect();
+            if read.len() < values.len()
+                && !reduced.insert(serde_json::Value::from(typed.clone()).to_string())
+            {
+                continue;
+            }
             trials.push(TrialRecord {
                 trial,
                 run: format!("trial-{trial:03}"),
-                values: typed.collect(),
+                values: typed,
                 ..TrialRecord::default()
             });
             configs.push(of_trial);
@@ -138,13 +148,33 @@ fn check_axes(axes: &[Axis], given: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Options of a trial.
-fn configure(config: &TrainConfig, values: &Values, given: &[&str]) -> Result<TrainConfig> {
-    let mut config = config.clone();
-    config.set(values).map_err(|fault| space::refused(&fault))?;
-    config.derive_options(given)?;
-    config.check()?;
-    Ok(config)
+/// Options of a trial, and those of the `values` that it reads.
+///
+/// # Errors
+/// A value that its option cannot have, or that does not go together with the others.
+fn configure(config: &TrainConfig, values: &Values, given: &[&'static str]) -> Result<(TrainConfig, Values)> {
+    let with = |values: &Values| -> Result<TrainConfig> {
+        let mut config = config.clone();
+        config.set(values).map_err(|fault| space::refused(&fault))?;
+        let tried = values.keys().filter_map(|name| Some(key(name)?.name));
+        config.derive_options(&given.iter().copied().chain(tried).collect::<Vec<_>>())?;
+        config.check()?;
+        Ok(config)
+    };
+    let whole = with(values)?;
+    let mut read = values.clone();
+    for name in values.keys() {
+        let Err(refused) = whole.refuse_unused(&[name.as_str()]) else { continue };
+        let mut others = values.clone();
+        others.remove(name);
+        // a choice that does not go together with the others, whose own option is read
+        if with(&others)?.refuse_unused(&[name.as_str()]).is_ok() {
+            return Err(refused);
+        }
+        read.remove(name);
+    }
+    let config = if read.len() < values.len() { with(&read)? } else { whole };
+    Ok((config, read))
 }
 
 /// Error of a trial that names its values.
@@ -154,4 +184,40 @@ fn in_trial(error: Error, trial: usize, values: &Values) -> Error {
         .map(|(name, value)| format!("{} {}", name.replace('_', "-"), crate::options::word(value)))
         .collect();
     Error::usage(format!("trial {trial} ({}): {error}", values.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(axes: &[&str]) -> Result<Plan> {
+        let axes = axes.iter().map(|word| Axis::parse(word)).collect::<Result<_>>()?;
+        Plan::new(&TrainConfig::default(), &[], axes, SweepOptions::default())
+    }
+
+    #[test]
+    fn trials_have_only_the_values_that_they_read_and_equal_ones_are_one() {
+        let plan = plan(&["model=gat,sage", "heads=2,4"]).unwrap();
+        let words: Vec<String> = plan
+            .record
+            .trials
+            .iter()
+            .map(|trial| format!("{} {}", trial.trial, serde_json::to_string(&trial.values).unwrap()))
+            .collect();
+        let expected =
+            [r#"1 {"heads":2,"model":"gat"}"#, r#"2 {"heads":4,"model":"gat"}"#, r#"3 {"model":"sage"}"#];
+        assert_eq!(words, expected);
+        assert_eq!(plan.record.names(), ["model", "heads"]);
+        // the command of any trial can be given
+        for (config, trial) in plan.configs.iter().zip(&plan.record.trials) {
+            config.refuse_unused(&trial.values.keys().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        }
+        assert_eq!(plan.configs[2], TrainConfig { model: "sage".into(), ..TrainConfig::default() });
+    }
+
+    #[test]
+    fn a_choice_that_the_others_exclude_is_refused() {
+        let error = plan(&["model=rsage", "order=random,proximity"]).unwrap_err().to_string();
+        assert!(error.starts_with("trial 2 (model rsage, order proximity): --order proximity: "), "{error}");
+    }
 }

@@ -51,7 +51,7 @@ pub struct TrialRecord {
     pub trial: usize,
     /// Directory of its run, in the directory of the sweep.
     pub run: String,
-    /// Values of the options that are tried.
+    /// Values of the options that are tried and that the trial reads.
     pub values: Values,
     /// Scores at the rungs that it has reached.
     pub scores: Vec<RungScore>,
@@ -121,6 +121,11 @@ impl SweepRecord {
         // a stable sort: equal trials stay in their order
         trials.sort_by(|a, b| b.rank().0.cmp(&a.rank().0).then(b.rank().1.total_cmp(&a.rank().1)));
         trials
+    }
+
+    /// Names of the options that are tried.
+    pub fn names(&self) -> Vec<&str> {
+        self.tried.iter().map(|axis| axis.split('=').next().unwrap_or(axis)).collect()
     }
 
     /// The best trial, once the sweep is complete.

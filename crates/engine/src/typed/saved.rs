@@ -285,6 +285,9 @@ impl<'r> SavedTypedRun<'r> {
         };
         let time = data.nodes[task.node_type].time.as_ref();
         self.run.keep_existing(time, is_all, (&mut requested, &mut nodes))?;
+        if nodes.is_empty() {
+            return Err(Error::dataset(&data.name, "no node is selected; select some"));
+        }
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut inference = self.inference(data, task)?.watched(watch);
         let identity = Identity { ids: requested.clone(), ..names.identity(&nodes) };

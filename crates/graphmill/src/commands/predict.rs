@@ -43,7 +43,7 @@ pub(crate) fn command() -> Command {
              graphmill predict runs/bank --nodes acc-7,acc-9 --probabilities --out -\n  \
              graphmill predict runs/friends --top-k 10 --out friends.csv\n  \
              graphmill predict runs/visits --at 1500000 --top-k 10 --out items.csv\n  \
-             graphmill predict runs/bank --at 20240501 --out may.csv\n  \
+             graphmill predict runs/bank --at 1714521600 --out may.csv\n  \
              graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv\n  \
              graphmill predict runs/shop --top-k 10 --on new-users.csv --edges visits.csv --out items.csv",
         )

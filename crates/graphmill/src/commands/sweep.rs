@@ -245,13 +245,13 @@ fn values(trial: &TrialRecord) -> String {
 /// Table of the trials, the best first, and the command of the best one.
 fn text(record: &SweepRecord, out: &Path) -> String {
     let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
-    let names = record.trials.first().map_or(Vec::new(), |trial| trial.values.keys().cloned().collect());
+    let names = record.names();
     let mut table = vec![vec!["trial".to_string()]];
     table[0].extend(names.iter().map(|name| name.replace('_', "-")));
     table[0].extend(["epochs", "valid", "best epoch", "test"].map(String::from));
     for trial in record.ranked() {
         let mut cells = vec![trial.trial.to_string()];
-        cells.extend(names.iter().map(|name| trial.values.get(name).map_or("-".into(), options::word)));
+        cells.extend(names.iter().map(|name| trial.values.get(*name).map_or("-".into(), options::word)));
         let last = trial.last().copied().unwrap_or_default();
         match &trial.failed {
             Some(_) => cells.extend(["dropped", "-", "-", "-"].map(String::from)),

@@ -94,6 +94,8 @@ class Dataset(Stores):
         node_type: str | None = None,
         src: str | list[str] | None = None,
         dst: str | list[str] | None = None,
+        src_type: str | None = None,
+        dst_type: str | None = None,
         edge_time: str | None = None,
         edge_weight: str | None = None,
         edge_label: str | Sequence[str] | None = None,
@@ -151,6 +153,8 @@ class Dataset(Stores):
             category_limit: Largest number of values of a category.
             node_type: Name of the node type.
             src, dst: Columns of the keys of an edge's source and destination.
+            src_type, dst_type: Node types of the sources and of the destinations, if these are two,
+                such as ``"user"`` and ``"item"``. Default: ``node_type``.
             edge_time, edge_weight: Columns of an edge's time and weight.
             edge_label, edge_task, edge_split: Column of edges to predict, or several, with their
                 kind and their split, as ``label``, ``task`` and ``split``. The default split is by

@@ -25,7 +25,8 @@ NODE_OPTIONS = {
 }  # fmt: skip
 #: those that describe its edge table
 EDGE_OPTIONS = {
-    "src": "src", "dst": "dst", "edge_time": "time", "edge_weight": "weight",
+    "src": "src", "dst": "dst", "src_type": "source", "dst_type": "destination",
+    "edge_time": "time", "edge_weight": "weight",
     "edge_label": "label", "edge_task": "task", "edge_split": "split", "edge_features": "features",
     "edge_columns": "columns", "missing": "missing", "reverse": "reverse",
     "undirected": "undirected", "keep_duplicates": "keep_duplicates", "separator": "separator",
@@ -217,7 +218,14 @@ def schema_of(nodes: Any, edges: Any, options: dict[str, Any], schema: Any = Non
             entry[column] = _names(value) if column in LISTS else value
     node["files"], edge["files"], target["files"] = nodes, edges, targets
     given = lambda entry: [] if entry["files"] is None else [entry]  # noqa: E731
-    return _whole({"nodes": [node], "edges": given(edge), "targets": given(target)}, general)
+    # the ends of edges may be of types without a table, and then a node table without rows is left out
+    ends = dict.fromkeys(edge.get(end, node["type"]) for end in ("source", "destination"))
+    if len(ends) > 1 or node["type"] not in ends:
+        for end in ("source", "destination"):
+            edge.setdefault(end, node["type"])
+    types = [node] if nodes is not None or node["type"] in ends else []
+    types += [{"type": kind} for kind in ends if kind != node["type"]]
+    return _whole({"nodes": types, "edges": given(edge), "targets": given(target)}, general)
 
 
 def _whole(schema: Any, general: dict[str, Any]) -> Schema:

@@ -90,7 +90,7 @@ fn curves(sweep: &SweepRecord, epochs: &[Vec<EpochRecord>]) -> String {
 }
 
 fn table(sweep: &SweepRecord) -> String {
-    let names: Vec<&String> = sweep.trials.first().map_or(Vec::new(), |trial| trial.values.keys().collect());
+    let names = sweep.names();
     let mut body = String::from("<div class=scroll><table>\n<thead><tr><th>trial");
     for name in &names {
         let _ = write!(body, "<th>{}", escape(&name.replace('_', "-")));

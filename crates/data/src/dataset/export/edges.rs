@@ -71,6 +71,9 @@ pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> R
     if dataset.original_ids.is_some() {
         lost.push("the ids that nodes had before they were reordered".to_string());
     }
+    if dataset.keys.is_some() {
+        lost.push("the keys of the nodes, which are numbered here; the format csv keeps them".into());
+    }
     if let Some(separator) = separator(dst) {
         let style =
             Style { separator, once, gzip: options.compress || dst.extension().is_some_and(|e| e == "gz") };

@@ -328,7 +328,7 @@ impl fmt::Display for TypedReport {
         if !self.ignored_parts.is_empty() {
             lines.push(format!("not read: {}", self.ignored_parts.join(", ")));
         }
-        f.write_str(&lines.join("\n"))
+        lines.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 

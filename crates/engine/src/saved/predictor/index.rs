@@ -33,20 +33,28 @@ impl KeyedNodes {
     /// Node of a key. The parts of a key of several columns are joined by `|`. O(log V).
     ///
     /// # Errors
-    /// The key is unknown, or the `dataset` has no keys.
+    /// The key is unknown, several edges between the same ends have it, or the `dataset` has no
+    /// keys.
     pub(super) fn find(&self, dataset: &str, key: &str) -> Result<NodeId> {
         let Some(keys) = &self.names.keys else {
             let message = "it has no keys, which 'graphmill import tables' stores; ask by ids";
             return Err(Error::dataset(dataset, message));
         };
         let joined = (self.names.key_columns.len() > 1).then(|| key.replace('|', &KEY_SEPARATOR.to_string()));
-        self.index.find(keys, joined.as_deref().unwrap_or(key)).ok_or_else(|| {
+        let mut found = self.index.find(keys, joined.as_deref().unwrap_or(key));
+        let node = found.next().ok_or_else(|| {
             let place = match &self.node_type {
                 Some(name) => format!("not that of a node of type '{name}'"),
                 None => "not in it".into(),
             };
             Error::dataset(dataset, format!("the key '{key}' is {place}; check its spelling"))
-        })
+        })?;
+        match found.count() {
+            0 => Ok(node),
+            more => {
+                Err(Error::dataset(dataset, format!("the key '{key}' has {} rows; ask by ids", more + 1)))
+            }
+        }
     }
 
     /// Key of a node, as [`KeyedNodes::find`] reads it; `None` if the dataset has no keys.
@@ -96,7 +104,7 @@ impl KeyIndexes {
 impl FindKeys for KeyIndexes {
     fn find(&self, data: &TypedDataset, t: usize, wanted: &[String]) -> HashMap<String, NodeId> {
         let Some(keys) = &data.nodes[t].keys else { return HashMap::new() };
-        wanted.iter().filter_map(|key| Some((key.clone(), self.0[t].find(keys, key)?))).collect()
+        wanted.iter().filter_map(|key| Some((key.clone(), self.0[t].find(keys, key).next()?))).collect()
     }
 }
 
@@ -117,12 +125,12 @@ impl KeyIndex {
         Self { hashes: all.iter().map(|entry| entry.0).collect(), nodes: all.iter().map(|e| e.1).collect() }
     }
 
-    /// Node of a key: those of equal hashes are compared.
-    fn find(&self, keys: &Keys, key: &str) -> Option<NodeId> {
+    /// Nodes of a key: those of equal hashes are compared.
+    fn find<'k>(&'k self, keys: &'k Keys, key: &'k str) -> impl Iterator<Item = NodeId> + 'k {
         let hash = xxh3_64(key.as_bytes());
         let first = self.hashes.partition_point(|&other| other < hash);
         let alike = self.hashes[first..].iter().take_while(|&&other| other == hash).count();
-        let mut nodes = self.nodes[first..first + alike].iter().copied();
-        nodes.find(|&v| keys.get(v as usize).to_string() == key)
+        let nodes = self.nodes[first..first + alike].iter().copied();
+        nodes.filter(move |&v| keys.get(v as usize).to_string() == key)
     }
 }

@@ -36,6 +36,8 @@ const OF_TABLES: &[&str] = &[
     "edges",
     "src",
     "dst",
+    "src-type",
+    "dst-type",
     "edge-time",
     "edge-weight",
     "edge-label",
@@ -79,6 +81,8 @@ pub(super) fn command() -> Command {
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
              graphmill import tables data --edges ratings.csv --src user --dst film --edge-time day \
              --edge-label stars\n  \
+             graphmill import tables data --edges bought.csv --src user --src-type user \\\n    \
+             --dst item --dst-type item --reverse bought-by\n  \
              graphmill import tables data --nodes users.csv --id id \\\n    \
              --edges visits.csv --src from --dst to --edge-time day \\\n    \
              --targets churn.csv --target-id user --target-time day --target-label churned\n  \
@@ -163,6 +167,7 @@ pub(super) fn import(
     if dataset.edges.is_empty() {
         notes.push("there are no edges, which training needs; name their table by --edges".into());
     }
+    notes.extend(two_kinds(&dataset, schema));
     notes.extend(readers_of_edges(&dataset));
     if is_json {
         output::json(&json!({
@@ -210,22 +215,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             "there are no tables; name --nodes FILE, --edges FILE or both, or a schema file",
         ));
     }
-    let key = "the column of the key";
-    let needed = [
-        ("id", !nodes.is_empty(), key, "--nodes"),
-        ("src", !edges.is_empty(), key, "--edges"),
-        ("dst", !edges.is_empty(), key, "--edges"),
-        ("target-id", !targets.is_empty(), key, "--targets"),
-        ("target-label", !targets.is_empty(), "the column to predict", "--targets"),
-    ];
-    let missing: Vec<String> = needed
-        .iter()
-        .filter(|(name, is_needed, ..)| *is_needed && one(name).is_none())
-        .map(|(name, _, what, of)| format!("--{name} is missing: name {what} in the table of {of}"))
-        .collect();
-    if !missing.is_empty() {
-        return Err(Error::usage(missing.join("\n")));
-    }
+    check_columns(matches, [&nodes, &edges, &targets].map(|files| !files.is_empty()))?;
     for split in ["split", "edge-split", "target-split"] {
         parsed::<SplitRule>(matches, split)?;
     }
@@ -248,12 +238,13 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         quote,
         foreign_keys: Vec::new(),
     };
+    let ends = types_of_ends(matches, &kind, !edges.is_empty())?;
     let edge_table = (!edges.is_empty()).then(|| -> Result<_, Error> {
         Ok(EdgeTable {
             kind: one("edge-type").unwrap_or("edge".into()),
             files: Names::from(edges),
-            source: None,
-            destination: None,
+            source: ends[0].clone(),
+            destination: ends[1].clone(),
             src: names(matches, "src").into(),
             dst: names(matches, "dst").into(),
             time: one("edge-time"),
@@ -271,10 +262,58 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             quote,
         })
     });
+    let nodes = with_types(node_table, ends);
     let edges = edge_table.transpose()?.into_iter().collect();
     let targets = target_table(matches, targets, (separator, quote))?.into_iter().collect();
     let base = PathBuf::new();
-    Ok(TableSchema { nodes: vec![node_table], edges, targets, base, ..TableSchema::default() })
+    Ok(TableSchema { nodes, edges, targets, base, ..TableSchema::default() })
+}
+
+/// Checks that the columns of the keys and targets are named, of the tables that are there: those of
+/// nodes, edges and targets.
+fn check_columns(matches: &ArgMatches, [nodes, edges, targets]: [bool; 3]) -> Result<(), Error> {
+    let key = "the column of the key";
+    let needed = [
+        ("id", nodes, key, "--nodes"),
+        ("src", edges, key, "--edges"),
+        ("dst", edges, key, "--edges"),
+        ("target-id", targets, key, "--targets"),
+        ("target-label", targets, "the column to predict", "--targets"),
+    ];
+    let missing: Vec<String> = needed
+        .iter()
+        .filter(|(name, is_needed, ..)| *is_needed && matches.get_one::<String>(name).is_none())
+        .map(|(name, _, what, of)| format!("--{name} is missing: name {what} in the table of {of}"))
+        .collect();
+    if missing.is_empty() { Ok(()) } else { Err(Error::usage(missing.join("\n"))) }
+}
+
+/// Node types of both ends of the edges, if one is given; the other one is `kind`.
+fn types_of_ends(matches: &ArgMatches, kind: &str, has_edges: bool) -> Result<[Option<String>; 2], Error> {
+    let ends = ["src-type", "dst-type"].map(|name| matches.get_one::<String>(name).cloned());
+    match ends.iter().flatten().next().cloned() {
+        None => Ok(ends),
+        Some(_) if has_edges => Ok(ends.map(|end| end.or_else(|| Some(kind.to_string())))),
+        Some(name) => {
+            Err(Error::usage(format!("node type '{name}': there is no table of edges; name --edges FILE")))
+        }
+    }
+}
+
+/// The node table, and types without a table that the ends of the edges name. If both ends are of
+/// such types, a node table without files is left out.
+fn with_types(node_table: NodeTable, ends: [Option<String>; 2]) -> Vec<NodeTable> {
+    let is_named = ends.iter().any(|end| end.as_ref().is_none_or(|kind| *kind == node_table.kind));
+    let mut nodes = Vec::new();
+    for kind in ends.into_iter().flatten() {
+        if kind != node_table.kind && nodes.iter().all(|known: &NodeTable| known.kind != kind) {
+            nodes.push(NodeTable { kind, category_limit: CATEGORY_LIMIT, ..NodeTable::default() });
+        }
+    }
+    if is_named || !node_table.files.is_empty() {
+        nodes.insert(0, node_table);
+    }
+    nodes
 }
 
 /// Table of targets of these files, if there are any.
@@ -357,6 +396,24 @@ pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(
     let word = matches.get_one::<String>(name);
     word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))
         .transpose()
+}
+
+/// A remark about edges of one node type whose sources and destinations have no key in common, as
+/// users and items: they are probably two types. Stops at the first common key.
+fn two_kinds(data: &TypedDataset, schema: &TableSchema) -> Option<String> {
+    let ([nodes], [table], [edges]) = (&schema.nodes[..], &schema.edges[..], &data.edges[..]) else {
+        return None;
+    };
+    let is_destination = |v: u32| edges.indptr[v as usize] < edges.indptr[v as usize + 1];
+    let indices = &edges.indices;
+    if !nodes.files.is_empty() || indices.is_empty() || indices.iter().any(|&v| is_destination(v)) {
+        return None;
+    }
+    let [src, dst] = [&table.src, &table.dst].map(|columns| columns.list().join(","));
+    Some(format!(
+        "no key is in both columns {src} and {dst}, but their nodes have one type; if these are different \
+         kinds, such as users and items, pass --src-type and --dst-type"
+    ))
 }
 
 /// Models that read what the dataset's edges have beside weights.

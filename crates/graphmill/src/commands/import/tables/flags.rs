@@ -10,6 +10,8 @@ pub(super) const UNCOMMON: &[&str] = &[
     "missing",
     "node-time",
     "edge-weight",
+    "src-type",
+    "dst-type",
     "edge-split",
     "reverse",
     "target-split",
@@ -118,6 +120,20 @@ pub(super) fn with_edges(command: Command) -> Command {
             "COLUMN",
             "Column of the destination's key",
             "Messages flow from source to destination",
+        ))
+        .arg(args::option(
+            "src-type",
+            "NAME",
+            "Node type of the sources [default: that of --node-type]",
+            "With --dst-type for edges between two kinds of nodes, such as --src-type user --dst-type item: \
+             equal keys of two types are different nodes. --nodes has the rows of --node-type; the nodes of \
+             another type are those that edges name",
+        ))
+        .arg(args::option(
+            "dst-type",
+            "NAME",
+            "Node type of the destinations [default: that of --node-type]",
+            "As --src-type",
         ))
         .arg(args::option(
             "edge-time",

@@ -51,6 +51,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
+    build::processor,
     config::Work,
     inference::{Added, NodeSet, Output},
     label_inputs::LabelColumns,
@@ -125,7 +126,7 @@ impl<'a> TypedInference<'a> {
             ids: None,
             labels: task.label_columns.clone(),
             chunk: config.eval_chunk.clamp(1, most),
-            computing: Computing::on(None),
+            computing: Computing::new(processor(config)),
             widths: [config.hidden, config.hidden.max(scores).max(of_edges)],
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
@@ -151,7 +152,7 @@ impl<'a> TypedInference<'a> {
     /// The same inference, whose layers run on the device, if there is one.
     #[must_use]
     pub(super) fn on(self, device: Option<&'a dyn InferenceDevice>) -> Self {
-        Self { computing: Computing::on(device), ..self }
+        Self { computing: self.computing.on(device), ..self }
     }
 
     /// Note about chunks that do not fit in the device's memory, once.

@@ -10,7 +10,7 @@ use super::{
     learner::TypedLearner,
     task::{TypedTask, unread_columns},
 };
-use crate::TrainConfig;
+use crate::{TrainConfig, run::notices::emulated};
 
 /// Notes for the user about choices of the run.
 pub(super) fn notes(
@@ -21,7 +21,7 @@ pub(super) fn notes(
     learner: &TypedLearner,
 ) -> Vec<String> {
     let schema = task.graph.schema();
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = emulated(config).map(str::to_string).into_iter().collect();
     let unreached = unreached_types(sampler, schema, &[task.node_type]);
     if !unreached.is_empty() {
         notes.push(format!(

@@ -1,5 +1,5 @@
-//! `--precision` and `--clip` of runs on nodes and links of several types, and the precision of runs
-//! on events: f32 has the bits of the default, products in fewer bits learn alike, and a limit
+//! `--precision` and `--clip` of runs on nodes and links of several types, and `--precision` of runs
+//! on events. F32 has the bits of the default, products in fewer bits learn alike, and a limit
 //! scales the gradients of dense parameters and of learned rows together.
 
 use graphmill_engine::record::Summary;

@@ -148,7 +148,7 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     for (size, options) in [
         (1, "model=rsage"),
-        (2, "model=rgcn"),
+        (2, "model=rgcn feature_precision=f16"),
         (4, "model=rsage norm=layer strategy=pipelined"),
         (3, "model=rgat heads=2 sampler=labor clip=0.3"),
         (2, "model=hgt heads=2"),

@@ -405,7 +405,6 @@ fn options_are_derived_written_and_refused_by_name() {
         ("init", "fan-in"),
         ("residual", "linear"),
         ("input_layer", "true"),
-        ("feature_precision", "bf16"),
         ("graph_stores", "1"),
         ("inductive", "true"),
         ("hops", "3"),

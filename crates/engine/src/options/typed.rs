@@ -31,7 +31,6 @@ const UNREAD: &[(&str, &str)] = &[
     ("weight_decay_first_layer", "all dense weights decay alike"),
     ("reuse", "all rows of a batch are computed from its own blocks"),
     ("cuda_graphs", "its steps are not captured"),
-    ("feature_precision", "feature rows have their stored type"),
     ("shuffle_parts", "a rank draws subgraphs of its own parts, which stay with it"),
     ("graph_stores", "each rank holds a part and trains on its nodes"),
     ("inductive", "nodes of other types than the task's do not train"),

@@ -76,8 +76,8 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     fn ranking<'r>(&'r self, ends: &'r [End], max: usize) -> Ranking<'r> {
-        let Self { processor, edges, decoder, rows: embeddings } = self;
-        Ranking { processor, edges, decoder: &**decoder, embeddings, ends, max }
+        let (edges, decoder, embeddings) = (&self.edges, &*self.decoder, &self.rows);
+        Ranking { processor: self.processor, edges, decoder, embeddings, ends, max }
     }
 
     /// Computes all metrics of rankings on the parts that validate and test.

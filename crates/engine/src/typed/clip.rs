@@ -3,12 +3,12 @@
 //! # Algorithm
 //!
 //! The gradient is that of all dense parameters and of the learned rows that a batch, or a round of
-//! batches, reads. Gradients of a row that occurs several times are added up first, so that the norm
-//! does not depend on the place of a node in the batch. If the norm of all of it exceeds the limit,
-//! all of it is scaled by one factor, as [`optim::clip`] does on one type.
+//! batches, reads. Gradients of a row that occurs several times are added up first. If the norm of
+//! the whole gradient exceeds the limit, all of it is scaled by one factor, as on one type by
+//! [`graphmill_nn::optim::clip`].
 //!
 //! Each rank has the gradients of its own learned rows. The ranks exchange the sums of their
-//! squares, and add them in rank order to the dense sum of rank 0, so that all have the same factor.
+//! squares, and add them in rank order to the dense sum of rank 0, so that all have one factor.
 //!
 //! # Source
 //!
@@ -34,8 +34,8 @@ use super::{
 };
 use crate::{Result, versions::Parameters};
 
-/// Limits the gradient of the last batch, whose input nodes are `nodes`, and the gradients `rows` of
-/// learned rows, which it takes from the batch if a process has none of other ranks. Returns the
+/// Limits the gradient of the last batch, whose input nodes are `nodes`, and the gradients `rows`
+/// of learned rows, which it takes from the batch if a process has none of other ranks. Returns the
 /// norm before, as [`RoundLearner::clip`].
 ///
 /// # Errors
@@ -83,9 +83,9 @@ pub(super) fn merge(model: &mut TypedModel, rows: &mut [RowGradients]) {
 }
 
 /// Scales the gradients of `dense`, which are on `backend`, and those in `rows`, whose places are
-/// distinct, to a norm of at most `limit` together. Returns the norm before; if it is not finite, all
-/// gradients are unchanged, and the caller must stop. If several ranks train together, all call this
-/// at the same time.
+/// distinct, to a norm of at most `limit` together. Returns the norm before; if it is not finite,
+/// all gradients are unchanged, and the caller must stop. If several ranks train together, all call
+/// this at the same time.
 ///
 /// # Errors
 /// A rank did not take part.
@@ -95,8 +95,9 @@ pub(super) fn clip(
     rows: &mut [RowGradients],
     over: Option<&RowOwners>,
 ) -> Result<f64> {
+    let host: &dyn Backend = &PROCESSOR;
     let of_dense = squared_norm(backend, |see| dense.each_mut(see));
-    let of_rows: f64 = rows.iter().map(|of| PROCESSOR.dot(of.grad.view(), of.grad.view())).sum();
+    let of_rows: f64 = rows.iter().map(|of| host.dot(of.grad.view(), of.grad.view())).sum();
     let squares = match over {
         None => of_dense + of_rows,
         Some(RowOwners { ranks, .. }) => {
@@ -107,7 +108,7 @@ pub(super) fn clip(
     let norm = squares.sqrt();
     if let Some(factor) = clip_factor(norm, limit) {
         scale_gradients(backend, factor, |see: &mut dyn FnMut(&mut Param)| dense.each_mut(see));
-        rows.iter_mut().for_each(|of| PROCESSOR.scale(factor, of.grad.view_mut()));
+        rows.iter_mut().for_each(|of| host.scale(factor, of.grad.view_mut()));
     }
     Ok(norm)
 }

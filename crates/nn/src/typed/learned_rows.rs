@@ -141,8 +141,8 @@ impl LearnedRows {
         Ok(())
     }
 
-    /// Adds up the rows of `grad`, gradients of the rows `ids`, for each id that repeats. Afterwards
-    /// `ids` are distinct, in the order in which they first occurred.
+    /// Adds up the rows of `grad`, gradients of the rows `ids`, for each id that repeats.
+    /// Afterwards `ids` are distinct, in the order in which they first occurred.
     ///
     /// # Panics
     /// An id has no row: a bug in the caller.

@@ -18,7 +18,7 @@ use super::{
         counts::{TypeCounts, add, total},
         devices::compute_devices,
         inference::TypedInference,
-        notices::note_of_learned,
+        notices::{note_of_learned, note_of_sparse},
         ranks::{RankInference, TypedRankView},
         rounds::Rounds,
         stages::{EpochBatches, SeedSource},
@@ -220,6 +220,7 @@ fn notes(config: &TrainConfig, of: &TypedLinks, sampler: &dyn TypedSampler) -> V
     let without = schema.types().iter().zip(&of.inputs.features).filter(|(_, features)| features.is_none());
     let learned: Vec<&str> = without.map(|(node, _)| &node.name[..]).collect();
     notes.extend(note_of_learned(&learned, &of.inputs));
+    notes.extend(note_of_sparse(config, &of.inputs));
     notes
 }
 

@@ -1,5 +1,5 @@
-//! `--precision` and `--clip` of runs on nodes and links of several types, and `--precision` of runs
-//! on events. F32 has the bits of the default, products in fewer bits learn alike, and a limit
+//! `--precision` and `--clip` of runs on nodes and links of several types, and `--precision` of
+//! runs on events. F32 has the bits of the default, products in fewer bits learn alike, and a limit
 //! scales the gradients of dense parameters and of learned rows together.
 
 use graphmill_engine::record::Summary;
@@ -36,7 +36,7 @@ fn runs_on_nodes_learn_alike_in_every_precision() {
         let head_layers = if model.make.can_score { "0" } else { "1" };
         let options = [("model", model.name), ("head_layers", head_layers), ("epochs", "1")];
         check(model.name, |more| {
-            let config = typed_training::in_memory(&[&options, more].concat());
+            let config = typed_training::in_memory(&[&options[..], more].concat());
             typed_training::train(&config, &data).unwrap()
         });
     }
@@ -49,7 +49,7 @@ fn runs_on_links_learn_alike_in_every_precision() {
     for decoder in ["dot", "mlp"] {
         check(decoder, |more| {
             let options = [("decoder", decoder), ("model", "rsage"), ("epochs", "1")];
-            typed_links::train_in(dir.path(), &[&options, more].concat(), None).unwrap()
+            typed_links::train_in(dir.path(), &[&options[..], more].concat(), None).unwrap()
         });
     }
 }
@@ -61,7 +61,7 @@ fn runs_on_events_learn_alike_in_every_precision() {
     for model in ["tgn", "tgat", "jodie", "graphmixer", "dygformer", "gatv2-edge"] {
         check(model, |more| {
             let options = [("model", model), ("epochs", "1")];
-            events::train(&data, &[&options, more].concat()).unwrap()
+            events::train(&data, &[&options[..], more].concat()).unwrap()
         });
     }
 }
@@ -71,7 +71,7 @@ fn a_limit_scales_gradients_of_learned_rows_too() {
     // rows of topics are learned
     let data = typed_training::data();
     let with = |options: &[Given]| {
-        let options = [&[("model", "rgcn"), ("optimizer", "sgd")], options].concat();
+        let options = [&[("model", "rgcn"), ("optimizer", "sgd")][..], options].concat();
         typed_training::train(&typed_training::in_memory(&options), &data).unwrap()
     };
     let (free, wide, narrow) = (with(&[]), with(&[("clip", "1e6")]), with(&[("clip", "0.01")]));

@@ -145,7 +145,7 @@ fn rows_in_16_bits_halve_the_traffic_and_have_the_same_bits_in_every_tier() {
     let wide = with(&[]);
     assert_eq!(results(&with(&[("feature_precision", "f32")])), results(&wide));
     // maps take 8 bytes a row and 20 a cached one
-    let eighth = (feature_bytes(&data) / 8).to_string();
+    let eighth = &(feature_bytes(&data) / 8).to_string()[..];
     for kind in ["f16", "bf16"] {
         let precision = ("feature_precision", kind);
         let all = with(&[precision]);
@@ -153,11 +153,11 @@ fn rows_in_16_bits_halve_the_traffic_and_have_the_same_bits_in_every_tier() {
         assert!((all.epochs[1].loss - wide.epochs[1].loss).abs() < 0.02, "{kind}");
         assert_eq!(2 * bytes(&all), bytes(&wide), "{kind}");
         for options in [
-            &[("host_budget", &eighth[..])][..],
-            &[("host_budget", &eighth), ("cache", "lru")],
+            &[("host_budget", eighth)][..],
+            &[("host_budget", eighth), ("cache", "lru")],
             &[("devices", "virtual:2"), ("cache_ratio", "0.2")],
         ] {
-            let summary = with(&[&[precision], options].concat());
+            let summary = with(&[&[precision][..], options].concat());
             assert_eq!(results(&summary), results(&all), "{kind} {options:?}");
         }
     }

@@ -46,6 +46,7 @@ pub(crate) use draws::{
 };
 
 pub use crate::memory::precision;
+pub(crate) use crate::memory::processor;
 use crate::{
     Error, Result, TrainConfig,
     config::{FeaturePrecision, Switch},

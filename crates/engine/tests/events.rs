@@ -94,7 +94,7 @@ pub(super) fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Tr
     checked(config, &all)
 }
 
-fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Summary> {
+pub(super) fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Summary> {
     let config = config(data, options)?;
     let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     run_events(&config, data, context)
@@ -132,9 +132,9 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     let data = shop(&dir.path().join("shop"), false);
     for (case, options) in [
         ("tgn", &[("new_nodes", "0.1"), ("clip", "1")][..]),
-        ("tgat", &[("fanout", "4,3"), ("time_window", "9000")]),
+        ("tgat", &[("fanout", "4,3"), ("time_window", "9000"), ("precision", "bf16")]),
         ("gatv2-edge", &[("fanout", "4,3"), ("heads", "2")]),
-        ("jodie", &[("new_nodes", "0.1")]),
+        ("jodie", &[("new_nodes", "0.1"), ("precision", "tf32")]),
         ("graphmixer", &[("dropout", "0.2")]),
         ("dygformer", &[("patch_size", "2"), ("channel_dim", "4"), ("dropout", "0.2")]),
         ("tgn", &[("fanout", "4,3"), ("time_draw", "recency"), ("time_half_life", "600")]),
@@ -174,7 +174,8 @@ fn saved_runs_have_the_scores_of_training_and_of_new_nodes() {
     let dir = tempfile::tempdir().unwrap();
     for (given, metric) in [(false, "average-precision"), (true, "mrr")] {
         let data = shop(&dir.path().join(format!("shop-{given}")), given);
-        let config = config(&data, &[("epochs", "3"), ("new_nodes", "0.1")]).unwrap();
+        let precision = ("precision", if given { "bf16" } else { "f32" });
+        let config = config(&data, &[("epochs", "3"), ("new_nodes", "0.1"), precision]).unwrap();
         let run = RunDir::create(&dir.path().join(format!("run-{given}"))).unwrap();
         let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
         let summary = run_events(&config, &data, context).unwrap();

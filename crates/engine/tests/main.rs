@@ -53,6 +53,7 @@ mod times;
 mod typed;
 mod typed_label_inputs;
 mod typed_links;
+mod typed_precision;
 mod typed_predictor;
 mod typed_rank_devices;
 mod typed_ranks;

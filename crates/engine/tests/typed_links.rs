@@ -75,7 +75,7 @@ fn config(dir: &Path, options: &[(&str, &str)]) -> Result<TrainConfig> {
     Ok(config)
 }
 
-fn train_in(dir: &Path, options: &[(&str, &str)], run: Option<&RunDir>) -> Result<Summary> {
+pub(super) fn train_in(dir: &Path, options: &[(&str, &str)], run: Option<&RunDir>) -> Result<Summary> {
     let config = config(dir, options)?;
     let context = RunContext { run, resume: false, observer: &mut Quiet, stop: &|| false };
     AnyDataset::open(&config)?.train(&config, context)
@@ -197,7 +197,14 @@ fn results_depend_neither_on_threads_nor_strategy_nor_interruptions() {
     shop(&data);
     for own in [
         &[("negatives", "hard"), ("decoder", "distmult"), ("task", "link")][..],
-        &[("sampler", "labor"), ("decoder", "mlp"), ("loss", "bpr"), ("disjoint", "0.4")],
+        &[
+            ("sampler", "labor"),
+            ("decoder", "mlp"),
+            ("loss", "bpr"),
+            ("disjoint", "0.4"),
+            ("precision", "bf16"),
+            ("clip", "0.1"),
+        ],
         &[("sampler", "metapath-walk"), ("metapath", "likes,liked-by;returned-by,returns")],
     ] {
         let options = [&[("epochs", "3"), ("checkpoint_batches", "1"), ("norm", "batch")], own].concat();
@@ -230,16 +237,18 @@ fn results_depend_neither_on_threads_nor_strategy_nor_interruptions() {
 
 #[test]
 fn saved_runs_score_rank_and_embed() {
-    ["neighbor", "metapath-walk"].into_iter().for_each(saved_runs_with_score_rank_and_embed);
+    for (sampler, precision) in [("neighbor", "bf16"), ("metapath-walk", "f32")] {
+        saved_runs_with_score_rank_and_embed(sampler, precision);
+    }
 }
 
-fn saved_runs_with_score_rank_and_embed(sampler: &str) {
+fn saved_runs_with_score_rank_and_embed(sampler: &str, precision: &str) {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     shop(&data);
     let run = RunDir::create(&dir.path().join("run")).unwrap();
-    let summary =
-        train_in(&data, &[("epochs", "6"), ("dropout", "0"), ("sampler", sampler)], Some(&run)).unwrap();
+    let options = [("epochs", "6"), ("dropout", "0"), ("sampler", sampler), ("precision", precision)];
+    let summary = train_in(&data, &options, Some(&run)).unwrap();
     let saved = SavedRun::open(run.path(), false).unwrap();
     assert!(saved.ranks_links());
     let scores = saved.scores_on(None, &QuietWork).unwrap();

@@ -148,11 +148,11 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     for (size, options) in [
         (1, "model=rsage"),
-        (2, "model=rgcn"),
+        (2, "model=rgcn feature_precision=f16"),
         (4, "model=rsage norm=layer strategy=pipelined"),
-        (3, "model=rgat heads=2 sampler=labor"),
+        (3, "model=rgat heads=2 sampler=labor clip=0.3"),
         (2, "model=hgt heads=2"),
-        (3, "model=simple-hgn heads=2 head_layers=2"),
+        (3, "model=simple-hgn heads=2 head_layers=2 precision=tf32"),
         (2, "model=rsage sampler=full batch_size=0"),
         (4, "model=rgcn batch_size=5"),
         (3, "model=rsage order=balanced batch_size=20"),
@@ -508,7 +508,7 @@ fn samplers_that_read_shares_of_batches_train_over_ranks() {
 fn stopped_runs_resume_to_the_same_bits() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
-    let config = config("model=rgcn dropout=0.2 strategy=pipelined");
+    let config = config("model=rgcn dropout=0.2 strategy=pipelined precision=bf16 clip=0.3");
     let whole = over_ranks(&config, &dir, 3);
     // in the middle of an epoch, and near the end of one, by any rank, also to other numbers of
     // ranks

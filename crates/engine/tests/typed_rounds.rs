@@ -18,11 +18,12 @@ type Given = (&'static str, &'static str);
 /// Asynchronous updates whose gradients are at most two updates stale.
 const STALE: [Given; 2] = [("updates", "asynchronous"), ("staleness", "2")];
 
-/// Options of runs on nodes and on links, with learned rows, dropout and running statistics.
+/// Options of runs on nodes and on links, with learned rows, dropout and running statistics; in
+/// bf16, and with a limit of the gradient's norm.
 fn tasks() -> [Vec<Given>; 2] {
     let norm = [("norm", "batch"), ("dropout", "0.2")];
-    let nodes = [&norm[..], &[("model", "simple-hgn")]].concat();
-    [nodes, [&LINKS[..4], &norm, &[("model", "rsage"), ("decoder", "mlp")]].concat()]
+    let nodes = [&norm[..], &[("model", "simple-hgn"), ("precision", "bf16")]].concat();
+    [nodes, [&LINKS[..4], &norm, &[("model", "rsage"), ("decoder", "mlp"), ("clip", "0.1")]].concat()]
 }
 
 /// Trains on some threads, in a run directory if one is given. Asks the run to stop after `most`

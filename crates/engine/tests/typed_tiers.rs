@@ -137,6 +137,59 @@ fn a_quarter_of_the_features_gives_the_bits_of_a_run_in_memory() {
 }
 
 #[test]
+fn rows_in_16_bits_halve_the_traffic_and_have_the_same_bits_in_every_tier() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let with = |options: &[(&str, &str)]| train(&data, options).unwrap().0;
+    let bytes = |summary: &Summary| summary.epochs[1].traffic.host.bytes;
+    let wide = with(&[]);
+    assert_eq!(results(&with(&[("feature_precision", "f32")])), results(&wide));
+    // maps take 8 bytes a row and 20 a cached one
+    let eighth = &(feature_bytes(&data) / 8).to_string()[..];
+    for kind in ["f16", "bf16"] {
+        let precision = ("feature_precision", kind);
+        let all = with(&[precision]);
+        assert_ne!(results(&all), results(&wide), "{kind}: rows are rounded");
+        assert!((all.epochs[1].loss - wide.epochs[1].loss).abs() < 0.02, "{kind}");
+        assert_eq!(2 * bytes(&all), bytes(&wide), "{kind}");
+        for options in [
+            &[("host_budget", eighth)][..],
+            &[("host_budget", eighth), ("cache", "lru")],
+            &[("devices", "virtual:2"), ("cache_ratio", "0.2")],
+        ] {
+            let summary = with(&[&[precision][..], options].concat());
+            assert_eq!(results(&summary), results(&all), "{kind} {options:?}");
+        }
+    }
+    // products in bf16 read rows in bf16, unless others are asked for
+    let precision = ("precision", "bf16");
+    let of_bf16 = with(&[precision]);
+    assert_eq!(results(&of_bf16), results(&with(&[precision, ("feature_precision", "bf16")])));
+    assert_eq!(bytes(&with(&[precision, ("feature_precision", "f32")])), 2 * bytes(&of_bf16));
+}
+
+#[test]
+fn sparse_rows_stay_in_f32() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut data = data();
+    let sparse = |count: usize| {
+        let values: Vec<f32> = (0..count * 8).map(|i| if i % 3 == 0 { 0.3 } else { 0.0 }).collect();
+        Some(FeatureTable::sparse(SparseRows::from_dense(8, &values).unwrap()))
+    };
+    data.nodes[0].features = sparse(data.nodes[0].count);
+    let precision = [("feature_precision", "f16")];
+    let (_, notes) = train(&stored(&data, &dir.path().join("some")), &precision).unwrap();
+    let paper = &data.nodes[0].name;
+    let note = format!("the sparse feature rows of {paper} stay in f32");
+    assert!(notes.contains(&note), "{notes:?}");
+    for nodes in data.nodes.iter_mut().filter(|nodes| nodes.features.is_some()) {
+        nodes.features = sparse(nodes.count);
+    }
+    let message = train(&stored(&data, &dir.path().join("all")), &precision).unwrap_err().to_string();
+    assert!(message.starts_with("--feature-precision f16: no type has dense features"), "{message}");
+}
+
+#[test]
 fn caches_on_simulated_devices_give_the_same_bits() {
     let dir = tempfile::tempdir().unwrap();
     let data = stored(&data(), &dir.path().join("shop"));

@@ -10,7 +10,7 @@ use graphmill_core::{
 };
 use graphmill_nn::{
     Backend, Matrix, Pass, Saved,
-    backend::{Activation, Cpu, Reference, ops::SoftmaxCrossEntropy},
+    backend::{Activation, Cpu, Precision, Reference, ops::SoftmaxCrossEntropy},
     layer::{GatOptions, NormKind},
     optim::{AdamOptions, SparseAdam},
     typed::{
@@ -226,22 +226,34 @@ fn the_cpu_agrees_with_the_reference_on_any_number_of_threads() {
             let (x, c) = (rows(&block, &[F; 3], 20), outputs(&block, layer.spec().out_dim));
             let all =
                 |(y, grads, x_grads): (Vec<Matrix>, Vec<Matrix>, Vec<Matrix>)| [y, grads, x_grads].concat();
-            let expected = all(backward(layer.as_mut(), &support::pass(true), &block, &x, &c));
-            let mut results = Vec::new();
-            for threads in [1, 3] {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                let backend = Cpu::default();
-                let pass = Pass { backend: &backend, ..support::pass(true) };
-                let got = all(pool.install(|| backward(layer.as_mut(), &pass, &block, &x, &c)));
-                for (got, expected) in got.iter().zip(&expected) {
-                    assert!(distance(got.view(), expected.view()) < 1e-4, "{name}");
-                }
-                results.push(got);
-            }
             let bits = |of: &[Matrix]| {
                 of.iter().flat_map(|m| m.view().host().to_vec()).map(f32::to_bits).collect::<Vec<_>>()
             };
-            assert_eq!(bits(&results[0]), bits(&results[1]), "{name}");
+            let expected = all(backward(layer.as_mut(), &support::pass(true), &block, &x, &c));
+            let mut of_f32 = Vec::new();
+            // factors have 24, 16 and 8 significant bits
+            for (precision, tolerance) in
+                [(Precision::F32, 1e-4), (Precision::Tf32, 5e-4), (Precision::Bf16, 0.06)]
+            {
+                let mut results = Vec::new();
+                for threads in [1, 3] {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    let backend = Cpu { precision };
+                    let pass = Pass { backend: &backend, ..support::pass(true) };
+                    let got = all(pool.install(|| backward(layer.as_mut(), &pass, &block, &x, &c)));
+                    for (got, expected) in got.iter().zip(&expected) {
+                        let distance = distance(got.view(), expected.view());
+                        assert!(distance < tolerance, "{name}, {precision:?}: {distance}");
+                    }
+                    results.push(bits(&got));
+                }
+                assert_eq!(results[0], results[1], "{name}, {precision:?}");
+                if precision == Precision::F32 {
+                    of_f32 = results.swap_remove(0);
+                } else if precision == Precision::Bf16 {
+                    assert_ne!(results[0], of_f32, "{name}: products in bf16");
+                }
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use graphmill_nn::backend::Cpu;
 use super::{model::TableModel, position::load};
 use crate::{
     Error, Result, TrainConfig,
+    build::processor,
     checkpoint::load_params,
     config::embedding::is_table,
     predictions::Target,
@@ -72,7 +73,7 @@ impl<'r> SavedEmbedding<'r> {
             model.embeddings(&Cpu::default());
         });
         let (decoder, rows) = model.into_embeddings();
-        Ok(Embedded { edges, decoder, rows })
+        Ok(Embedded { processor: processor(self.config()), edges, decoder, rows })
     }
 
     /// Computes all metrics of rankings on the parts that validate and test.

@@ -15,6 +15,7 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     bottom,
+    build::processor,
     config::{Work, embedding::EmbeddingOptions, link::LinkOptions},
     link::LinkMetric,
     record::{DatasetRecord, EpochTotals, LinkRelation, Stages, Summary, Traffic},
@@ -110,7 +111,8 @@ impl TableRun<'_> {
     fn ranking<'r>(&'r self, model: &'r mut TableModel, max: usize) -> Ranking<'r> {
         model.embeddings(&Cpu::default());
         let (decoder, embeddings) = (&*model.decoder, model.last_embeddings());
-        Ranking { edges: self.edges, decoder, embeddings, ends: &self.ends, max }
+        let (processor, edges, ends) = (processor(self.config), self.edges, &self.ends[..]);
+        Ranking { processor, edges, decoder, embeddings, ends, max }
     }
 }
 
@@ -209,7 +211,8 @@ impl BatchRun for TableRun<'_> {
         let model = &learner.model;
         let (decoder, embeddings) = (&*model.decoder, model.last_embeddings());
         let (edges, ends, max) = (self.edges, &self.ends[..], self.config.eval_nodes);
-        let pairs = Ranking { edges, decoder, embeddings, ends, max }.num_pairs(VALID, &self.metric);
+        let ranking = Ranking { processor: processor(self.config), edges, decoder, embeddings, ends, max };
+        let pairs = ranking.num_pairs(VALID, &self.metric);
         let (mut training, mut scoring) = (epoch.work(Some(decoder)), Work::of_pairs(decoder, pairs));
         if let Some(propagation) = &model.propagation {
             let (layers, edges) = (propagation.num_layers() as u64, propagation.num_edges() as u64);

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    build::processor,
     predictions::{Predictions, Target, Values},
     saved::{SavedRun, Selection, Written, keys::Names, links::BestLinks},
 };
@@ -154,7 +155,8 @@ impl SavedEvents<'_> {
         if !model.is_of_pairs() {
             // the destinations first, so that each has the row of its number
             let rows = Box::new(self.rows(stream, model, at, &[&destinations[..], sources].concat())?);
-            return Ok(Scorer::OfRows { model, rows, destinations: destinations.len() });
+            let processor = processor(self.config());
+            return Ok(Scorer::OfRows { processor, model, rows, destinations: destinations.len() });
         }
         let time = at.unwrap_or(stream.end());
         let mut evaluation = self.run.blame_config(Evaluation::new(self.config(), stream, model))?;
@@ -183,7 +185,7 @@ impl SavedEvents<'_> {
 /// Scores of a source with all destinations.
 enum Scorer<'s> {
     /// By the embeddings of all destinations, then of the sources.
-    OfRows { model: &'s EventModel, rows: Box<Matrix>, destinations: usize },
+    OfRows { processor: &'static Cpu, model: &'s EventModel, rows: Box<Matrix>, destinations: usize },
     /// By a model whose rows are those of pairs.
     OfPairs { model: &'s EventModel, evaluation: Box<Evaluation<'s>>, ends: &'s [Vec<NodeId>; 2], time: i64 },
 }
@@ -192,8 +194,9 @@ impl Scorer<'_> {
     /// Scores of source number `i`.
     fn scores(&mut self, i: usize) -> Result<Vec<f32>> {
         match self {
-            Self::OfRows { model, rows, destinations } => {
-                Ok(pair_scores(model, rows, (*destinations + i) as NodeId, 0..*destinations as NodeId))
+            Self::OfRows { processor, model, rows, destinations } => {
+                let source = (*destinations + i) as NodeId;
+                Ok(pair_scores(processor, (model, rows), source, 0..*destinations as NodeId))
             }
             Self::OfPairs { model, evaluation, ends: [sources, destinations], time } => {
                 let mut out = Vec::with_capacity(destinations.len());
@@ -204,15 +207,15 @@ impl Scorer<'_> {
     }
 }
 
-/// Scores of the pairs of the node in row `source` with those in the rows `destinations`.
+/// Scores of the pairs of the node in row `source` with those in the rows `destinations`, on the
+/// processor in the precision of the run.
 pub(super) fn pair_scores(
-    model: &EventModel,
-    rows: &Matrix,
+    processor: &Cpu,
+    (model, rows): (&EventModel, &Matrix),
     source: NodeId,
     destinations: Range<NodeId>,
 ) -> Vec<f32> {
-    let backend = Cpu::default();
-    let pass = Pass { backend: &backend, training: false, key: 0 };
+    let pass = Pass { backend: processor, training: false, key: 0 };
     let destinations: Vec<NodeId> = destinations.collect();
     let (mut scores, mut all) = (Matrix::default(), Vec::with_capacity(destinations.len()));
     for destination in destinations.chunks(MAX_PAIRS) {

@@ -24,7 +24,6 @@
 use std::{path::Path, time::Instant};
 
 use graphmill_data::typed::TypedDataset;
-use graphmill_nn::backend::Cpu;
 use serde::Serialize;
 
 use super::{
@@ -34,8 +33,8 @@ use super::{
     trainer::UNCOUNTED,
 };
 use crate::{
-    Error, Result, TrainConfig, batchwise::BatchLearner, bottom, checkpoint::tensors::TensorRef,
-    tiers::on_processor, verification::FeatureFiles,
+    Error, Result, TrainConfig, batchwise::BatchLearner, bottom, build::processor,
+    checkpoint::tensors::TensorRef, tiers::on_processor, verification::FeatureFiles,
 };
 
 /// Factor for the matrices of other batches, which may be larger.
@@ -142,7 +141,7 @@ impl<'a> EventCosts<'a> {
         let stream = EventStream::new(config, data, Some(dir))?;
         let batch_size = batch_size(config, &stream);
         let mut costs = Self { config, stream, batch_size, counted: Counted::default() };
-        costs.counted = on_processor(&Cpu::default(), |meter| costs.counted_steps(meter.most))?;
+        costs.counted = on_processor(processor(config), |meter| costs.counted_steps(meter.most))?;
         Ok(costs)
     }
 

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
+    build::processor,
     inference::{DIAGNOSED_TRAIN_NODES, fixed_sample},
     learner::SeedLabels,
 };
@@ -158,8 +159,7 @@ impl<'a> Evaluation<'a> {
         let width = model.width();
         out.resize(nodes.len(), width);
         let mut to = out.view_mut().host().chunks_exact_mut(width);
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let pass = Pass { backend: processor(self.config), training: false, key: 0 };
         for chunk in nodes.chunks(MAX_ROWS) {
             let rows = &mut self.scratch.rows;
             rows.clear();
@@ -220,8 +220,7 @@ impl<'a> Evaluation<'a> {
     /// Scores the pairs of the scratch, by the draws of batch number `batch`.
     fn score_rows(&mut self, model: &EventModel, batch: u64) -> Result<()> {
         self.scratch.draw(BatchKey { seed: self.config.seed, epoch: EVALUATION, batch }, false)?;
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let pass = Pass { backend: processor(self.config), training: false, key: 0 };
         let inputs = (&self.scratch.rows, &self.scratch.near);
         model.forward(&pass, self.stream, self.memory.as_deref(), inputs, &mut self.state)?;
         self.stream.release();
@@ -233,8 +232,7 @@ impl<'a> Evaluation<'a> {
     /// # Errors
     /// As for [`BatchEnds::advance`].
     pub(super) fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let pass = Pass { backend: processor(self.config), training: false, key: 0 };
         match model.updater.as_ref().zip(self.memory.as_mut()) {
             Some((updater, memory)) => {
                 self.ends.advance(&pass, self.stream, events, updater, Arc::make_mut(memory))?;

@@ -17,7 +17,12 @@ use super::{
     model::{EventModel, PassState},
     stream::EventStream,
 };
-use crate::{Result, TrainConfig, build::optimizer, learner::SeedLabels, record::BatchOutcome};
+use crate::{
+    Result, TrainConfig,
+    build::{optimizer, processor},
+    learner::SeedLabels,
+    record::BatchOutcome,
+};
 
 /// Part of the keys of dropout.
 const DROPOUT: u64 = 0x6472_6f70;
@@ -25,7 +30,7 @@ const DROPOUT: u64 = 0x6472_6f70;
 /// Model, optimiser, memory and scratch of the train stage.
 pub(super) struct EventLearner<'a> {
     stream: &'a EventStream,
-    backend: Cpu,
+    backend: &'static Cpu,
     pub(super) model: EventModel,
     pub(super) optimizer: Box<dyn Optimizer>,
     /// Memory after the batches of the epoch so far.
@@ -54,7 +59,7 @@ impl<'a> EventLearner<'a> {
         let model = EventModel::new(config, stream)?;
         Ok(Self {
             stream,
-            backend: Cpu::default(),
+            backend: processor(config),
             memory: model.memory(stream)?,
             has_seen_events: false,
             model,
@@ -117,13 +122,13 @@ impl<'a> EventLearner<'a> {
     /// Forward, loss and backward, the second part of [`EventLearner::train`].
     pub(super) fn compute(&mut self, events: &[u32], rows: &Rows, near: &Neighborhood) -> BatchOutcome {
         let key = keyed::key(&[self.seed, self.step, DROPOUT]);
-        let pass = Pass { backend: &self.backend, training: true, key };
+        let pass = Pass { backend: self.backend, training: true, key };
         let (model, state) = (&mut self.model, &mut self.state);
         model.compute(&pass, (rows, near), state);
         let loss = match &self.stream.targets {
             Some(targets) => {
                 let of_events = (events, &mut self.labels);
-                targets.loss(&self.backend, of_events, &state.scores, &mut state.scores_grad)
+                targets.loss(self.backend, of_events, &state.scores, &mut state.scores_grad)
             }
             None => loss(&state.scores, &mut state.scores_grad),
         };
@@ -133,12 +138,15 @@ impl<'a> EventLearner<'a> {
         }
         self.is_whole = false;
         self.has_seen_events = true;
-        model.visit_mut(&mut |_, param| param.zero_grad(&self.backend));
+        model.visit_mut(&mut |_, param| param.zero_grad(self.backend));
         model.backward(&pass, (rows, near), state);
         if self.clip > 0.0 {
             let visit =
                 |see: &mut dyn FnMut(&mut graphmill_nn::Param)| model.visit_mut(&mut |_, param| see(param));
-            outcome.grad_norm = Some(optim::clip(&self.backend, self.clip, visit));
+            outcome = outcome.with_norm(Some(optim::clip(self.backend, self.clip, visit)));
+            if !outcome.loss.is_finite() {
+                return Ok(outcome);
+            }
         }
         outcome
     }
@@ -155,7 +163,7 @@ impl<'a> EventLearner<'a> {
         }
         self.optimizer.begin(lr as f32);
         let (optimizer, backend, decay, mut index) =
-            (&mut self.optimizer, &self.backend, self.weight_decay, 0);
+            (&mut self.optimizer, self.backend, self.weight_decay, 0);
         model.visit_mut(&mut |_, param| {
             optimizer.update(backend, index, param, decay);
             index += 1;

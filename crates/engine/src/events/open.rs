@@ -44,7 +44,7 @@ use super::{
     saved::SavedEvents,
     stream::EventStream,
 };
-use crate::{Result, saved::SavedRun};
+use crate::{Result, build::processor, saved::SavedRun};
 
 /// Number of earlier times whose memory and embeddings are kept.
 const KEPT: usize = 2;
@@ -170,7 +170,10 @@ impl OpenEvents {
             let own = is_of_one_type.then_some(source);
             let source = source + stream.first[0] as NodeId;
             let scores = match &seen.rows {
-                Some(rows) => pair_scores(&self.model, rows, source, first..first + count as NodeId),
+                Some(rows) => {
+                    let of = (&self.model, &**rows);
+                    pair_scores(processor(&self.run.config), of, source, first..first + count as NodeId)
+                }
                 None => {
                     let evaluation = match &mut evaluation {
                         Some(evaluation) => evaluation,
@@ -202,8 +205,7 @@ impl OpenEvents {
             let mut evaluation = seen.evaluation(&self.run, &known.stream)?;
             return evaluation.score_list(&self.model, &pairs, seen.time);
         };
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let pass = Pass { backend: processor(&self.run.config), training: false, key: 0 };
         let (source, destination): (Vec<NodeId>, Vec<NodeId>) = pairs.into_iter().unzip();
         let pairs = EdgePairs { nodes: rows.view(), source: &source, destination: &destination, edges: None };
         let mut scores = Matrix::default();

@@ -20,6 +20,7 @@ use crate::{
     bottom,
     config::{SelectBy, Work},
     record::{DatasetRecord, EpochTotals, Stages, Summary, Traffic},
+    run::notices::emulated,
     strategy::{Flow, attempt},
     timeline::Stage,
     verification::FeatureFiles,
@@ -55,6 +56,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         (_, Some(_)) => "memory, neighbours and features: in files; batches in the order of time",
     });
     stream.notes.iter().for_each(|note| context.observer.note(note));
+    emulated(config).into_iter().for_each(|note| context.observer.note(note));
     context.observer.note(&format!(
         "{} nodes, {} events learn; {} validate, {} test",
         stream.num_nodes,

@@ -5,7 +5,7 @@
 use graphmill_core::{features::FeatureData, matrix::TableType};
 use graphmill_data::Dataset;
 use graphmill_loader::feature::cached::RowFormat;
-use graphmill_nn::backend::Precision;
+use graphmill_nn::backend::{Cpu, Precision};
 
 use crate::{
     TrainConfig,
@@ -79,5 +79,14 @@ pub fn precision(config: &TrainConfig) -> Precision {
         Arithmetic::F32 => Precision::F32,
         Arithmetic::Tf32 => Precision::Tf32,
         Arithmetic::Bf16 => Precision::Bf16,
+    }
+}
+
+/// The processor, with dense products of that precision.
+pub(crate) fn processor(config: &TrainConfig) -> &'static Cpu {
+    match precision(config) {
+        Precision::F32 => &Cpu { precision: Precision::F32 },
+        Precision::Tf32 => &Cpu { precision: Precision::Tf32 },
+        Precision::Bf16 => &Cpu { precision: Precision::Bf16 },
     }
 }

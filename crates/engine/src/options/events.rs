@@ -34,6 +34,7 @@ const READ: &[&str] = &[
     "seed",
     "host_budget",
     "threads",
+    "precision",
     "eval_every",
     "eval_nodes",
     "checkpoint_batches",

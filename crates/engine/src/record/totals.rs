@@ -19,6 +19,17 @@ pub struct BatchOutcome {
     pub seeds: usize,
 }
 
+impl BatchOutcome {
+    /// The same outcome with the norm of the gradient before clipping, if clipping is on. A norm
+    /// that is not finite makes the loss so.
+    pub(crate) fn with_norm(self, norm: Option<f64>) -> Self {
+        match norm {
+            Some(norm) if !norm.is_finite() => Self { loss: f64::NAN, ..self },
+            grad_norm => Self { grad_norm, ..self },
+        }
+    }
+}
+
 /// Sums over the batches of an epoch.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct EpochTotals {

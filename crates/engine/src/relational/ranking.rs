@@ -53,6 +53,8 @@ pub(crate) type PartMetrics = (BTreeMap<String, f64>, usize);
 
 /// Edges of a model, ranked by its embeddings.
 pub(crate) struct Ranking<'a> {
+    /// The processor, in the precision of the run.
+    pub(crate) processor: &'static Cpu,
     pub(crate) edges: &'a LinkEdges,
     pub(crate) decoder: &'a dyn Decoder,
     /// Embeddings of all rows.
@@ -119,8 +121,7 @@ impl Ranking<'_> {
         let (mut scores, mut count) = (BTreeMap::new(), 0);
         let pooled: Vec<LinkMetric> = metrics.iter().filter(|m| m.is_pooled()).cloned().collect();
         if let (false, Some(pairs)) = (pooled.is_empty(), &self.edges.pairs[part - 1]) {
-            let backend = Cpu::default();
-            let pass = Pass { backend: &backend, training: false, key: 0 };
+            let pass = Pass { backend: self.processor, training: false, key: 0 };
             let scored = Scored { decoder: self.decoder, pass, embeddings: self.embeddings.view() };
             let edges: Vec<Edge> =
                 self.sample(&self.edges.parts[part]).into_iter().map(|&[u, _, v]| (u, v)).collect();
@@ -275,14 +276,13 @@ impl Ranking<'_> {
             let (end, range) = candidates(i);
             groups.entry((end as usize, range.start, range.end)).or_default().push(i);
         }
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let pass = Pass { backend: self.processor, training: false, key: 0 };
         let mut rows = Matrix::default();
         for numbers in groups.values().flat_map(|numbers| numbers.chunks(CHUNK)) {
             let (end, range) = candidates(numbers[0]);
             let fixed: Vec<NodeId> = numbers.iter().map(|&i| queries[i].fixed).collect();
             let relation: Vec<u32> = numbers.iter().map(|&i| queries[i].relation).collect();
-            gather_rows(&backend, self.embeddings.view(), &fixed, &mut rows);
+            gather_rows(self.processor, self.embeddings.view(), &fixed, &mut rows);
             let (mut starts, mut excluded) = (vec![0], Vec::new());
             for &i in numbers {
                 let own = queries[i].excluded.iter().filter(|id| range.contains(id));

@@ -66,6 +66,8 @@ pub(crate) fn scores_by(
 
 /// Edges of a dataset, with the decoder of a model and its embeddings of their ends.
 pub(crate) struct Embedded {
+    /// The processor, in the precision of the run.
+    pub(crate) processor: &'static Cpu,
     pub(crate) edges: LinkEdges,
     pub(crate) decoder: Box<dyn Decoder>,
     /// A row for each row of the edges.
@@ -74,7 +76,8 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     fn ranking<'r>(&'r self, ends: &'r [End], max: usize) -> Ranking<'r> {
-        Ranking { edges: &self.edges, decoder: &*self.decoder, embeddings: &self.rows, ends, max }
+        let (edges, decoder, embeddings) = (&self.edges, &*self.decoder, &self.rows);
+        Ranking { processor: self.processor, edges, decoder, embeddings, ends, max }
     }
 
     /// Computes all metrics of rankings on the parts that validate and test.
@@ -185,7 +188,7 @@ impl Embedded {
     fn rows_of(&self, range: &Range<NodeId>, nodes: &[NodeId]) -> Matrix {
         let rows: Vec<NodeId> = nodes.iter().map(|v| v + range.start).collect();
         let mut values = Matrix::default();
-        gather_rows(&Cpu::default(), self.rows.view(), &rows, &mut values);
+        gather_rows(self.processor, self.rows.view(), &rows, &mut values);
         values
     }
 }
@@ -228,8 +231,7 @@ impl OpenLinks for Embedded {
         let [sources, destinations] = &self.edges.relations[relation].candidates;
         let rows: Vec<Edge> =
             pairs.iter().map(|(u, v)| (u + sources.start, v + destinations.start)).collect();
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let pass = Pass { backend: self.processor, training: false, key: 0 };
         let scored = Scored { decoder: &*self.decoder, pass, embeddings: self.rows.view() };
         scored.as_ranked(relation as u32, destinations, &rows)
     }

@@ -5,6 +5,7 @@ use graphmill_nn::backend::Precision;
 
 use super::{Inputs, observer::Observer, setup::Tables};
 use crate::{
+    TrainConfig,
     accelerator::{ComputeDevices, Samplers},
     build,
     memory::MemoryPlacement,
@@ -23,6 +24,18 @@ pub(crate) struct Choices<'c> {
 
 /// Description of the only tier of a run whose feature rows are all in host memory.
 pub(crate) const ALL_IN_HOST: &str = "feature rows: the host holds all";
+
+/// Note on the precision of products if the processor computes them without instructions for it.
+pub(crate) fn emulated(config: &TrainConfig) -> Option<&'static str> {
+    match build::precision(config) {
+        precision if precision.is_native() || !config.cuda_devices().is_empty() => None,
+        Precision::Tf32 => Some("this processor has no AMX: tf32 is computed as f32"),
+        _ => Some(
+            "this processor has no bf16 instructions: inputs of products are rounded to bf16 and multiplied \
+             in f32, which is slower",
+        ),
+    }
+}
 
 /// Note that confirms the tiers of the feature rows and the strategy of a run.
 pub(crate) fn opening(strategy: &str, tiers: &str) -> String {
@@ -87,14 +100,8 @@ impl Choices<'_> {
         if !devices.gpus().is_empty() {
             notes.push(devices.to_string());
             notes.extend(self.samplers.note.clone());
-        } else if !devices.cpu().precision.is_native() {
-            notes.push(match devices.cpu().precision {
-                Precision::Tf32 => "this processor has no AMX: tf32 is computed as f32".into(),
-                _ => "this processor has no bf16 instructions: inputs of products are rounded to bf16 and \
-                      multiplied in f32, which is slower"
-                    .into(),
-            });
         }
+        notes.extend(emulated(self.inputs.config).map(str::to_string));
         notes
     }
 

@@ -328,8 +328,9 @@ impl<'a> Learner<'a> {
         let grad_norm = (self.clip > 0.0).then(|| {
             clip(backend, self.clip as f32, |visit| self.model.visit_mut(&mut |_, param| visit(param)))
         });
-        if grad_norm.is_some_and(|norm| !norm.is_finite()) {
-            return BatchOutcome { loss: f64::NAN, grad_norm: None, seeds: 0 };
+        let outcome = BatchOutcome { loss, grad_norm: None, seeds: 0 }.with_norm(grad_norm);
+        if !outcome.loss.is_finite() {
+            return outcome;
         }
         self.optimizer.begin(lr as f32);
         let (optimizer, decay, first) =
@@ -341,7 +342,7 @@ impl<'a> Learner<'a> {
             index += 1;
         });
         self.step += 1;
-        BatchOutcome { loss, grad_norm, seeds: 0 }
+        outcome
     }
 
     /// Mean loss of the logits of these nodes.

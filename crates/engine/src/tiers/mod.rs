@@ -40,7 +40,7 @@ pub(crate) use gpu::{GpuTiers, HostRows};
 #[cfg(feature = "tables")]
 pub(crate) use joined::Joined;
 pub(crate) use new_cache::NewCache;
-pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
+pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, in_form, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
 pub(crate) use read_counts::{CountingRanks, ReadCounts, Restart};
 pub(crate) use selected::Selected;

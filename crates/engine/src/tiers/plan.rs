@@ -441,7 +441,7 @@ pub(super) fn stored_rows(
 }
 
 /// Dense rows of a file in this form.
-fn in_form(file: Arc<Disk>, format: RowFormat) -> Arc<dyn Feature> {
+pub(crate) fn in_form(file: Arc<Disk>, format: RowFormat) -> Arc<dyn Feature> {
     match format {
         RowFormat::Dense(kind) if kind != TableType::F32 && kind != file.kind() => {
             Arc::new(Rounded::new(file, kind))

@@ -14,7 +14,8 @@ use graphmill_nn::{
 
 use crate::{Result, accelerator::Gpu};
 
-/// The processor, which computes unless a device does.
+/// The processor, for operations without products: those have the precision of the run
+/// ([`crate::build::processor`]).
 pub(super) static PROCESSOR: Cpu = Cpu { precision: Precision::F32 };
 
 /// Share of the free memory for the rows between layers, and of the rest for a chunk.
@@ -46,6 +47,8 @@ impl InferenceDevice for Gpu {
 
 /// Backends of inference.
 pub(super) struct Computing<'a> {
+    /// The processor, in the precision of the run.
+    processor: &'static Cpu,
     device: Option<&'a dyn InferenceDevice>,
     /// True if the device holds the rows between layers.
     holds_rows: bool,
@@ -57,9 +60,14 @@ pub(super) struct Computing<'a> {
 }
 
 impl<'a> Computing<'a> {
-    /// Computes on the device, if there is one.
-    pub(super) fn on(device: Option<&'a dyn InferenceDevice>) -> Self {
-        Self { device, holds_rows: false, chunk: 0.0, chunks: [0; 2], is_reported: false }
+    /// Computes on the processor.
+    pub(super) fn new(processor: &'static Cpu) -> Self {
+        Self { processor, device: None, holds_rows: false, chunk: 0.0, chunks: [0; 2], is_reported: false }
+    }
+
+    /// The same backends with a device, if there is one.
+    pub(super) fn on(self, device: Option<&'a dyn InferenceDevice>) -> Self {
+        Self { device, ..self }
     }
 
     /// Returns true if a device computes.
@@ -89,13 +97,13 @@ impl<'a> Computing<'a> {
     pub(super) fn rows(&self) -> &'a dyn Backend {
         match self.device {
             Some(device) if self.holds_rows => device.backend(),
-            _ => &PROCESSOR,
+            _ => self.processor,
         }
     }
 
     /// Pass of the next chunk, which takes `bytes` bytes.
     pub(super) fn pass(&mut self, bytes: f64) -> Pass<'a> {
-        let mut backend: &dyn Backend = &PROCESSOR;
+        let mut backend: &dyn Backend = self.processor;
         if let Some(device) = self.device {
             let [all, on_processor] = &mut self.chunks;
             *all += 1;
@@ -148,7 +156,7 @@ mod tests {
 
     #[test]
     fn without_a_device_the_processor_computes_and_no_note_arises() {
-        let mut computing = Computing::on(None);
+        let mut computing = Computing::new(&PROCESSOR);
         computing.begin(Some(1e18)).unwrap();
         assert_eq!(computing.pass(1e18).backend.name(), computing.rows().name());
         computing.check().unwrap();

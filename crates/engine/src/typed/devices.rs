@@ -262,7 +262,7 @@ mod tests {
         let task = TypedTask::new(&data, &config.task).unwrap();
         let sampler = build::sampler(&config, &task).unwrap();
         let batches = RunBatches::of_nodes(&config, &task, &*sampler).unwrap();
-        let tables = task.host_tables();
+        let tables = task.host_tables().unwrap();
         let measure = |held: HeldRows<'_>| step::bytes(&batches, held, &borrowed(&tables));
         let [all, of_batch] = [HeldRows::All, HeldRows::OfBatch].map(|held| measure(held).unwrap());
         assert_eq!(measure(HeldRows::All).unwrap(), all, "other steps change no count");

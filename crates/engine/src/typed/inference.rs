@@ -51,6 +51,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
+    build::processor,
     config::Work,
     inference::{Added, NodeSet, Output},
     label_inputs::LabelColumns,
@@ -125,7 +126,7 @@ impl<'a> TypedInference<'a> {
             ids: None,
             labels: task.label_columns.clone(),
             chunk: config.eval_chunk.clamp(1, most),
-            computing: Computing::on(None),
+            computing: Computing::new(processor(config)),
             widths: [config.hidden, config.hidden.max(scores).max(of_edges)],
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
@@ -151,7 +152,7 @@ impl<'a> TypedInference<'a> {
     /// The same inference, whose layers run on the device, if there is one.
     #[must_use]
     pub(super) fn on(self, device: Option<&'a dyn InferenceDevice>) -> Self {
-        Self { computing: Computing::on(device), ..self }
+        Self { computing: self.computing.on(device), ..self }
     }
 
     /// Note about chunks that do not fit in the device's memory, once.
@@ -527,7 +528,7 @@ mod tests {
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         let mut workspace = TypedWorkspace::new(task.graph.schema());
         let batch = sampler.sample(&task.request(key), &mut workspace, seeds).unwrap();
-        let batch = batch.extract(&borrowed(&task.host_tables())).unwrap();
+        let batch = batch.extract(&borrowed(&task.host_tables().unwrap())).unwrap();
         let batch = batch.with_edges(&borrowed(&task.edges)).unwrap();
         let (backend, mut acts) = (Cpu::default(), TypedActivations::default());
         let pass = Pass { backend: &backend, training: false, key: 0 };
@@ -572,7 +573,7 @@ mod tests {
                     let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     let mut rows = Matrix::default();
                     let mut inference =
-                        TypedInference::new(&config, &task, &*sampler, task.host_tables()).unwrap();
+                        TypedInference::new(&config, &task, &*sampler, task.host_tables().unwrap()).unwrap();
                     pool.install(|| inference.run(&model, &nodes, output, &mut rows)).unwrap();
                     rows
                 });
@@ -611,7 +612,8 @@ mod tests {
                 (build::sampler(&config, &task).unwrap(), build::model(&config, &task).unwrap());
             let nodes: Vec<NodeId> = (0..task.num_nodes() as NodeId).rev().step_by(3).collect();
             let rows = |device: Option<&dyn InferenceDevice>| {
-                let inference = TypedInference::new(&config, &task, &*sampler, task.host_tables()).unwrap();
+                let inference =
+                    TypedInference::new(&config, &task, &*sampler, task.host_tables().unwrap()).unwrap();
                 let (mut inference, mut rows) = (inference.on(device), Matrix::default());
                 inference.run(&model, &nodes, Output::Logits, &mut rows).unwrap();
                 (rows.view().host().to_vec(), inference.note(), inference.note())
@@ -648,7 +650,8 @@ mod tests {
             };
             let task = TypedTask::new(&data, "").unwrap().with_edges(&config, &data).unwrap();
             let (sampler, model) = (build::sampler(&config, &task), build::model(&config, &task));
-            let inference = TypedInference::new(&config, &task, &*sampler.unwrap(), task.host_tables());
+            let inference =
+                TypedInference::new(&config, &task, &*sampler.unwrap(), task.host_tables().unwrap());
             let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut rows = Matrix::default();
             pool.install(|| inference.unwrap().run(&model.unwrap(), &nodes, output, &mut rows)).unwrap();

@@ -137,7 +137,7 @@ mod tests {
         let seeds = TypedSeeds::default().refill(0, &task.seeds(&nodes[..SEEDS]));
         let mut workspace = TypedWorkspace::new(task.graph.schema());
         let drawn = sampler.sample(&task.request(key), &mut workspace, seeds).unwrap();
-        task.extract(drawn, &borrowed(&task.host_tables()), epoch).unwrap()
+        task.extract(drawn, &borrowed(&task.host_tables().unwrap()), epoch).unwrap()
     }
 
     fn classes(data: &TypedDataset) -> Vec<i32> {

@@ -15,6 +15,7 @@ use graphmill_nn::{
 use super::{
     batches::{HeldRows, StepModel, StepModels},
     build,
+    clip::{clip, clip_batch, merge},
     computing::PROCESSOR,
     ranks::{
         JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    build::{by_flag, optimizer},
+    build::{by_flag, optimizer, processor},
     checkpoint::tensors::Tensor,
     learner::BatchShare,
     record::{BatchOutcome, PresamplingCost},
@@ -43,6 +44,8 @@ pub(super) struct TypedLearner<'a> {
     /// Optimiser of learned rows.
     pub(super) sparse: SparseAdam,
     weight_decay: f32,
+    /// Maximum norm of the gradient; 0 for no limit.
+    limit: f32,
     seed: u64,
     /// Number of updates so far, on which dropout depends.
     pub(super) step: u64,
@@ -116,11 +119,12 @@ impl<'a> TypedLearner<'a> {
         Ok(Self {
             targets: TargetLoss::of_targets(config, &learned)?,
             task,
-            backend: &PROCESSOR,
+            backend: processor(config),
             sparse: optimizer_of_rows(&model)?,
             model,
             optimizer: optimizer(config)?,
             weight_decay: config.weight_decay as f32,
+            limit: config.clip as f32,
             seed: config.seed,
             step: 0,
             rank: None,
@@ -187,7 +191,7 @@ impl<'a> TypedLearner<'a> {
         let seeds = batch.sampled.num_seeds();
         // of a subgraph without nodes of the task's type
         let nothing = BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 };
-        let (loss, count, rows) = match &self.over {
+        let (loss, count, mut rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, seeds, None),
                 None => return Ok(nothing),
@@ -212,10 +216,14 @@ impl<'a> TypedLearner<'a> {
                 (loss, count, Some(rows))
             }
         };
+        let mut outcome = BatchOutcome { loss, grad_norm: None, seeds: count };
         if loss.is_finite() {
+            outcome = outcome.with_norm(clip_batch(self, nodes, &mut rows)?);
+        }
+        if outcome.loss.is_finite() {
             self.update(lr, nodes, rows.as_deref())?;
         }
-        Ok(BatchOutcome { loss, grad_norm: None, seeds: count })
+        Ok(outcome)
     }
 
     /// Computes the gradient of the mean loss of this rank's seeds of a batch. Returns the loss,
@@ -291,6 +299,18 @@ impl RoundLearner for TypedLearner<'_> {
 
     fn set_whole(&mut self, is_whole: bool) {
         self.is_whole = is_whole;
+    }
+
+    fn clips(&self) -> bool {
+        self.limit > 0.0
+    }
+
+    fn clip(&mut self, rows: &mut [RowGradients]) -> Result<Option<f64>> {
+        if !self.clips() {
+            return Ok(None);
+        }
+        merge(&mut self.model, rows);
+        clip(self.limit, (&mut self.model, self.backend), rows, self.over.as_ref()).map(Some)
     }
 
     fn update(&mut self, lr: f64, nodes: &[Vec<NodeId>], rows: Option<&[RowGradients]>) -> Result<()> {

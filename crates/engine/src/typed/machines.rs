@@ -110,7 +110,7 @@ pub fn measure(
         requested += if features.is_some() { missed } else { 0.0 };
         words += missed
             * match features {
-                Some(features) => words_of_row(features.dim, features.data.kind()),
+                Some(features) => words_of_row(features.dim, task.kind(t)),
                 // a row is requested, sent, and its gradient returned with its id
                 None => 2.0 * (1 + config.hidden) as f64,
             };
@@ -176,7 +176,7 @@ fn seconds(
     learner: &mut TypedLearner,
     owners: Option<&NodeOwnership>,
 ) -> Result<Vec<[f64; 3]>> {
-    let tables = task.host_tables();
+    let tables = task.host_tables()?;
     let mut order = Vec::new();
     let size = batch_size(config, task);
     build::order(config, task)?.first(0, TIMED.saturating_mul(size), &mut order);

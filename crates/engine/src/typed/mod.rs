@@ -17,6 +17,7 @@
 //! | `devices.rs` | simulated devices |
 //! | `rounds/` | devices that train together: copies of the model, and sums of gradients |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
+//! | `clip.rs` | limit of the norm of all their gradients |
 //! | `tables.rs` | feature tables of all types |
 //! | `tiers/` | caches of feature rows within a budget, over host memory or disk |
 //! | `shares.rs` | shares of that budget by type |
@@ -45,6 +46,7 @@
 mod added;
 mod batches;
 mod build;
+mod clip;
 mod computing;
 pub mod cost;
 mod counted_steps;

@@ -8,7 +8,6 @@ use std::{path::Path, sync::Arc};
 
 use graphmill_core::{
     Features, NodeId,
-    features::FeatureData,
     matrix::TableType,
     options::one_of,
     progress::Progress,
@@ -387,10 +386,7 @@ fn joined(name: &str, tables: Tables, task: &TypedTask, new: &NewParts) -> Resul
         if new.counts[t] == 0 {
             return Ok(Some(known));
         }
-        let kind = match task.features[t].as_ref().map(|features| &features.data) {
-            Some(FeatureData::F16(_)) => TableType::F16,
-            _ => TableType::F32,
-        };
+        let kind = task.kind(t).unwrap_or(TableType::F32);
         let features = &new.features[t];
         if features.dim != known.dim() {
             let message = format!(

@@ -5,11 +5,11 @@ use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
-use graphmill_nn::backend::Cpu;
 
 use super::batches::{HeldRows, RunBatches};
 use crate::{
     Result,
+    build::processor,
     tiers::{Meter, dense_bytes, on_processor, sparse_bytes},
 };
 
@@ -41,7 +41,7 @@ pub(super) struct StepBytes {
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(of: &RunBatches, held: HeldRows, tables: &[Option<&dyn Feature>]) -> Result<StepBytes> {
-    on_processor(&Cpu::default(), |meter| measured(of, held, tables, meter))
+    on_processor(processor(of.config), |meter| measured(of, held, tables, meter))
 }
 
 /// [`bytes`] of steps on another device.

@@ -2,13 +2,17 @@
 
 use std::{path::Path, sync::Arc};
 
+use graphmill_core::{Features, matrix::TableType};
 use graphmill_data::{
     dataset::StoredTable,
     typed::{FeatureTable, TypedDataset},
 };
-use graphmill_loader::Feature;
+use graphmill_loader::{
+    Feature,
+    feature::{Host, cached::RowFormat},
+};
 
-use crate::{Result, build};
+use crate::{Result, build, tiers::in_form};
 
 /// Table of each type in some tier; `None` for a type without features.
 pub(super) type Tables = Vec<Option<Arc<dyn Feature>>>;
@@ -18,12 +22,33 @@ pub(super) fn borrowed(tables: &Tables) -> Vec<Option<&dyn Feature>> {
     tables.iter().map(Option::as_deref).collect()
 }
 
-/// Opens the feature file of type `t` in the directory of a dataset.
+/// The rows `features` in host memory, or mapped: dense rows in the number type `kind`, if one is
+/// given.
+///
+/// # Errors
+/// Those of [`Host::resident`].
+pub(super) fn in_host(features: &Features, kind: Option<TableType>) -> Result<Arc<dyn Feature>> {
+    let stored = features.data.kind();
+    Ok(Arc::new(match kind.filter(|kind| stored.is_some_and(|stored| stored != *kind)) {
+        Some(kind) => Host::resident(features, kind)?,
+        None => Host::new(features),
+    }))
+}
+
+/// Opens the feature file of type `t` in the directory of a dataset, whose rows are read in the
+/// number type `kind`, if one is given.
 ///
 /// # Errors
 /// It cannot be opened.
-pub(super) fn on_disk(dir: &Path, t: usize, data: &TypedDataset) -> Result<Arc<dyn Feature>> {
+pub(super) fn on_disk(
+    dir: &Path,
+    t: usize,
+    data: &TypedDataset,
+    kind: Option<TableType>,
+) -> Result<Arc<dyn Feature>> {
     let table = StoredTable::features_of_type(dir, t)?;
     let verifier = data.nodes[t].features.as_ref().and_then(FeatureTable::verifier);
-    Ok(Arc::new(build::disk(&table, verifier)?))
+    let file = Arc::new(build::disk(&table, verifier)?);
+    let format = RowFormat::Dense(kind.unwrap_or(file.kind()));
+    Ok(in_form(file, format))
 }

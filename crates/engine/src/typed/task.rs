@@ -1,11 +1,12 @@
 //! A task on nodes of a dataset of several types, classification or regression: graph, feature
 //! tables, targets and split, as samplers and models read them.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::OnceLock};
 
 use graphmill_core::{
     Buffer, Features, Labels, NodeId, Split,
     features::FeatureData,
+    matrix::TableType,
     options::one_of,
     search::position,
     typed::{NodeType, TypedGraph},
@@ -13,12 +14,21 @@ use graphmill_core::{
 use graphmill_data::typed::{
     EdgeData, NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset,
 };
-use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
+use graphmill_loader::{BatchKey, typed::TypedRequest};
+use graphmill_nn::backend::Precision;
 use rayon::prelude::*;
 
-use super::{added, counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
+use super::{
+    added,
+    counts::TypeCounts,
+    edges,
+    tables::{Tables, in_host},
+    time::TaskTimes,
+};
 use crate::{
     Error, Result, TrainConfig,
+    build::precision,
+    config::FeaturePrecision,
     label_inputs::LabelColumns,
     record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
 };
@@ -32,6 +42,10 @@ pub(super) struct TypedTask {
     pub(super) graph: TypedGraph,
     /// Feature rows of each type; `None` for a type without features.
     pub(super) features: Vec<Option<Features>>,
+    /// Number type in which dense rows are read, if `--feature-precision` or `--precision` sets it.
+    pub(super) row_type: Option<TableType>,
+    /// Table of each type in host memory, once made.
+    pub(super) resident: OnceLock<Tables>,
     /// Feature rows of each edge type, `None` for a type without features; empty if the model does
     /// not read them.
     pub(super) edges: Tables,
@@ -96,6 +110,8 @@ impl TypedTask {
             times,
             graph,
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
+            row_type: None,
+            resident: OnceLock::new(),
             edges: Vec::new(),
             label_columns: None,
             learned_in: None,
@@ -129,6 +145,8 @@ impl TypedTask {
             name: name.into(),
             graph,
             features,
+            row_type: None,
+            resident: OnceLock::new(),
             edges: Vec::new(),
             label_columns: None,
             learned_in: None,
@@ -155,14 +173,14 @@ impl TypedTask {
     }
 
     /// The same task with the relations that the sampler of the configuration adds for seeds of the
-    /// types `seeds`.
+    /// types `seeds`, and with feature rows in the number type of the configuration.
     ///
     /// # Errors
-    /// An unknown name, or an option of the sampler that does not fit the types.
+    /// An unknown name, or an option of the sampler or of feature rows that does not fit the types.
     pub(super) fn with_added(self, config: &TrainConfig, seeds: &[usize]) -> Result<Self> {
         let graph = added::with_added(config, self.graph, seeds)?;
         let times = self.times.map(|times| times.with_relations(&graph)).transpose()?;
-        Ok(Self { graph, times, ..self })
+        Ok(Self { graph, times, row_type: row_type(config, &self.features)?, ..self })
     }
 
     /// Request for a batch with the rows that the model reads.
@@ -171,9 +189,24 @@ impl TypedTask {
     }
 
     /// Feature table of each type in host memory, or mapped.
-    pub(super) fn host_tables(&self) -> Vec<Option<Arc<dyn Feature>>> {
-        let table = |features: &Features| Arc::new(Host::new(features)) as Arc<dyn Feature>;
-        self.features.iter().map(|features| features.as_ref().map(table)).collect()
+    ///
+    /// # Errors
+    /// Rows of another number type than the stored one cannot be made.
+    pub(super) fn host_tables(&self) -> Result<Tables> {
+        if let Some(tables) = self.resident.get() {
+            return Ok(tables.clone());
+        }
+        let of_type = |features: &Option<Features>| {
+            features.as_ref().map(|features| in_host(features, self.row_type)).transpose()
+        };
+        let tables = self.features.iter().map(of_type).collect::<Result<Tables>>()?;
+        Ok(self.resident.get_or_init(|| tables).clone())
+    }
+
+    /// Number type of the rows of type `t`; `None` if they are sparse, or it has no features.
+    pub(super) fn kind(&self, t: usize) -> Option<TableType> {
+        let stored = self.features[t].as_ref()?.data.kind()?;
+        Some(self.row_type.unwrap_or(stored))
     }
 
     /// Number of features of each type; 0 for a type without features.
@@ -276,6 +309,27 @@ pub(super) fn unread_columns(data: &TypedDataset, task: &TypedTask) -> Option<St
     let parts: Vec<String> =
         [part("edge features", features), part("times", times)].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("training does not read {}", parts.join(" and ")))
+}
+
+/// Number type in which a run reads dense feature rows, if it is not the stored one.
+///
+/// # Errors
+/// `--feature-precision` is given, and no type has dense rows.
+fn row_type(config: &TrainConfig, features: &[Option<Features>]) -> Result<Option<TableType>> {
+    let kind = match config.feature_precision {
+        FeaturePrecision::F32 => TableType::F32,
+        FeaturePrecision::F16 => TableType::F16,
+        FeaturePrecision::Bf16 => TableType::Bf16,
+        FeaturePrecision::Auto if precision(config) == Precision::Bf16 => return Ok(Some(TableType::Bf16)),
+        FeaturePrecision::Auto => return Ok(None),
+    };
+    if features.iter().flatten().all(|of| of.data.kind().is_none()) {
+        return Err(Error::usage(format!(
+            "--feature-precision {}: no type has dense features, and sparse ones stay in f32; leave it out",
+            config.feature_precision
+        )));
+    }
+    Ok(Some(kind))
 }
 
 /// Returns true if the task is on nodes.
@@ -467,7 +521,7 @@ mod tests {
         assert_eq!((&task.split.train[..], &task.split.valid[..]), (&[3][..], &[0][..]));
         assert_eq!(task.feature_dims(), [0, 2]);
         let mut rows = graphmill_nn::Matrix::default();
-        task.host_tables()[1].as_ref().unwrap().gather(&[1], &mut rows).unwrap();
+        task.host_tables().unwrap()[1].as_ref().unwrap().gather(&[1], &mut rows).unwrap();
         assert_eq!(rows.view().host(), [7.0, -3.0], "integers are converted");
         assert_eq!(
             unread_columns(&data, &task).unwrap(),

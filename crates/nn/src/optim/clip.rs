@@ -16,18 +16,46 @@
 
 use crate::{Backend, Param};
 
-/// Euclidean norm of all trainable gradients as one vector, summed in f64.
+/// Sum of the squares of all trainable gradients, in f64.
 ///
 /// `visit` visits the parameters: `|see| model.visit_mut(see)`.
-pub fn global_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
-    let squares = backend.squares(&mut |see| {
+pub fn squared_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
+    backend.squares(&mut |see| {
         visit(&mut |param| {
             if param.trainable {
                 see(param.grad.view());
             }
         });
+    })
+}
+
+/// Euclidean norm of all trainable gradients as one vector, summed in f64.
+///
+/// `visit` visits the parameters: `|see| model.visit_mut(see)`.
+pub fn global_norm(backend: &dyn Backend, visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
+    squared_norm(backend, visit).sqrt()
+}
+
+/// Factor by which gradients of the norm `norm` are scaled to a norm of at most `max_norm`; `None`
+/// if they are not, because the norm is smaller or not finite.
+pub fn clip_factor(norm: f64, max_norm: f32) -> Option<f32> {
+    let factor = f64::from(max_norm) / (norm + 1e-6);
+    (norm.is_finite() && factor < 1.0).then_some(factor as f32)
+}
+
+/// Multiplies the trainable gradients by `factor`.
+///
+/// `visit` visits the parameters: `|see| model.visit_mut(see)`.
+pub fn scale_gradients(
+    backend: &dyn Backend,
+    factor: f32,
+    mut visit: impl FnMut(&mut dyn FnMut(&mut Param)),
+) {
+    visit(&mut |param| {
+        if param.trainable {
+            backend.scale(factor, param.grad.view_mut());
+        }
     });
-    squares.sqrt()
 }
 
 /// Scales the trainable gradients to a [`global_norm`] of at most `max_norm` and returns the
@@ -43,13 +71,8 @@ pub fn global_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&
 /// ```
 pub fn clip(backend: &dyn Backend, max_norm: f32, mut visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
     let norm = global_norm(backend, &mut visit);
-    let factor = f64::from(max_norm) / (norm + 1e-6);
-    if norm.is_finite() && factor < 1.0 {
-        visit(&mut |param| {
-            if param.trainable {
-                backend.scale(factor as f32, param.grad.view_mut());
-            }
-        });
+    if let Some(factor) = clip_factor(norm, max_norm) {
+        scale_gradients(backend, factor, visit);
     }
     norm
 }

@@ -30,7 +30,7 @@ mod sgd;
 mod sparse_adam;
 
 pub use adam::{Adam, AdamOptions};
-pub use clip::{clip, global_norm};
+pub use clip::{clip, clip_factor, global_norm, scale_gradients, squared_norm};
 pub use sgd::{Sgd, SgdOptions};
 pub use sparse_adam::SparseAdam;
 

@@ -141,6 +141,18 @@ impl LearnedRows {
         Ok(())
     }
 
+    /// Adds up the rows of `grad`, gradients of the rows `ids`, for each id that repeats.
+    /// Afterwards `ids` are distinct, in the order in which they first occurred.
+    ///
+    /// # Panics
+    /// An id has no row: a bug in the caller.
+    pub fn merge(&mut self, ids: &mut Vec<NodeId>, grad: &mut Matrix) {
+        if self.merged.fill(self.table.num_rows(), ids, grad.view()) {
+            ids.clone_from(&self.merged.ids);
+            grad.clone_from(&self.merged.grad);
+        }
+    }
+
     /// Updates the rows of `ids` from their gradients, which are added up for an id that repeats.
     ///
     /// # Panics
@@ -226,6 +238,12 @@ mod tests {
         });
         let [first, second] = sums;
         assert_eq!(first, second);
+        let mut grad = Matrix::from_slice(3, 2, &[0.5, 0.25, 1.0, -1.0, 2.0, 0.5]);
+        let (mut rows, mut ids) = (LearnedRows::new(5, 2, 7), vec![3, 1, 3]);
+        rows.merge(&mut ids, &mut grad);
+        assert_eq!((&ids[..], grad.view().host()), (&[3, 1][..], &[2.5, 0.75, 1.0, -1.0][..]));
+        rows.merge(&mut ids, &mut grad);
+        assert_eq!((&ids[..], grad.num_rows()), (&[3, 1][..], 2), "distinct rows stay");
         let before = LearnedRows::new(5, 2, 7).table().view().host().to_vec();
         assert!(first[2..4] != before[2..4] && first[..2] == before[..2]);
     }

@@ -18,11 +18,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use graphmill_core::NodeId;
-use graphmill_nn::{Matrix, Pass, backend::Cpu, link::rank::Query};
+use graphmill_nn::{Matrix, Pass, link::rank::Query};
 
 use super::{super::inference::TypedInference, learner::LinkModel, timed::TimedRanking};
 use crate::{
     Result,
+    build::processor,
     link::{LinkMetric, Scored, split::Edge},
     relational::DrawnQuery,
 };
@@ -79,8 +80,7 @@ impl TimedRanking<'_> {
     fn score_queries(&self, model: &LinkModel, queries: &[DrawnQuery]) -> Result<Vec<Vec<f32>>> {
         let inference = TypedInference::new(self.config, &self.of.inputs, self.sampler, self.tables.clone())?;
         let mut inference = inference.watched(self.watch);
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let pass = Pass { backend: processor(self.config), training: false, key: 0 };
         let (mut all, mut rows) = (Vec::with_capacity(queries.len()), Matrix::default());
         let num_pairs = |query: &DrawnQuery| query.targets.len() + query.others.len();
         let mut left = queries;

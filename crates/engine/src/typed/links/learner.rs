@@ -23,7 +23,7 @@ use super::{
     super::{
         batches::{HeldRows, StepModel, StepModels},
         build,
-        computing::PROCESSOR,
+        clip::{clip, clip_batch, merge},
         learner::{dropout_key, optimizer_of_rows},
         ranks::{
             JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    build::{by_flag, optimizer},
+    build::{by_flag, optimizer, processor},
     config::{embedding::EmbeddingOptions, link::LinkOptions, link_task::loss_name},
     learner::BatchShare,
     link::step::{LinkObjective, LinkScratch},
@@ -127,6 +127,8 @@ pub(super) struct LinkLearner<'a> {
     pub(super) is_whole: bool,
     objective: LinkObjective,
     weight_decay: f32,
+    /// Maximum norm of the gradient; 0 for no limit.
+    limit: f32,
     seed: u64,
     backend: &'a dyn Backend,
     acts: TypedActivations,
@@ -202,8 +204,9 @@ impl<'a> LinkLearner<'a> {
             is_whole: true,
             objective: LinkObjective::new(config, most)?,
             weight_decay: config.weight_decay as f32,
+            limit: config.clip as f32,
             seed: config.seed,
-            backend: &PROCESSOR,
+            backend: processor(config),
             acts: TypedActivations::default(),
             scratch: LinkScratch::default(),
             rows: Default::default(),
@@ -238,7 +241,7 @@ impl<'a> LinkLearner<'a> {
         // before the update, so that a failed pass changes no parameter
         backend.check()?;
         let nodes = &batch.sampled.input_nodes;
-        let (loss, seeds, rows) = match &self.over {
+        let (loss, seeds, mut rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, positives, None),
                 None => return Ok(BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 }),
@@ -258,10 +261,14 @@ impl<'a> LinkLearner<'a> {
                 (loss, seeds, Some(rows))
             }
         };
+        let mut outcome = BatchOutcome { loss, grad_norm: None, seeds };
         if loss.is_finite() {
+            outcome = outcome.with_norm(clip_batch(self, nodes, &mut rows)?);
+        }
+        if outcome.loss.is_finite() {
             self.update(lr, nodes, rows.as_deref())?;
         }
-        Ok(BatchOutcome { loss, grad_norm: None, seeds })
+        Ok(outcome)
     }
 
     /// Computes the gradient of the mean loss of the pairs of a batch. Returns the loss, or `None`
@@ -358,6 +365,18 @@ impl RoundLearner for LinkLearner<'_> {
 
     fn set_whole(&mut self, is_whole: bool) {
         self.is_whole = is_whole;
+    }
+
+    fn clips(&self) -> bool {
+        self.limit > 0.0
+    }
+
+    fn clip(&mut self, rows: &mut [RowGradients]) -> Result<Option<f64>> {
+        if !self.clips() {
+            return Ok(None);
+        }
+        merge(&mut self.model.encoder, rows);
+        clip(self.limit, (&mut self.model, self.backend), rows, self.over.as_ref()).map(Some)
     }
 
     fn update(&mut self, lr: f64, nodes: &[Vec<NodeId>], rows: Option<&[RowGradients]>) -> Result<()> {

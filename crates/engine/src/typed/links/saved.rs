@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
+    build::processor,
     checkpoint::load_params,
     link::{LinkMetric, structure},
     predictions::Target,
@@ -112,7 +113,7 @@ impl<'r> SavedTypedLinks<'r> {
         let mut inference = TypedInference::new(self.config(), &inputs, &*sampler, tables)?.watched(watch);
         let mut rows = Matrix::default();
         inference.embed(&model.encoder, types, &mut rows)?;
-        Ok(Embedded { edges, decoder: model.decoder, rows })
+        Ok(Embedded { processor: processor(self.config()), edges, decoder: model.decoder, rows })
     }
 
     /// Computes all metrics of rankings on the parts that validate and test.

@@ -101,7 +101,7 @@ fn edges_of(batch: &TypedSampled, of: &TypedLinks) -> BTreeSet<(usize, NodeId, N
 /// Checks that the feature rows of a batch are those of its edges in `data`.
 fn check_edge_rows(data: &TypedDataset, batch: TypedSampled, of: &TypedLinks) -> Result<(), TestCaseError> {
     let relations = of.inputs.graph.schema().relations();
-    let batch = batch.extract(&borrowed(&of.inputs.host_tables())).unwrap();
+    let batch = batch.extract(&borrowed(&of.inputs.host_tables().unwrap())).unwrap();
     let batch = batch.with_edges(&borrowed(&of.inputs.edges)).unwrap();
     for (block, rows) in batch.sampled.blocks.iter().zip(&batch.edges) {
         for (r, (slice, relation)) in block.relations.iter().zip(relations).enumerate() {
@@ -393,7 +393,7 @@ fn pairs_of_every_relation_learn_its_own_parameters() {
         let request = of.inputs.request(key).transposed();
         let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
         let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
-        let mut batch = of.inputs.extract(batch, &borrowed(&of.inputs.host_tables()), 0).unwrap();
+        let mut batch = of.inputs.extract(batch, &borrowed(&of.inputs.host_tables().unwrap()), 0).unwrap();
         // users have learned rows
         let users = &mut batch.features[1];
         users.resize(batch.sampled.input_nodes[1].len(), config.hidden);

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
+    build::processor,
     config::link::LinkOptions,
     link::LinkMetric,
     relational::{Query, Ranking, values},
@@ -123,8 +124,8 @@ impl TimedRanking<'_> {
             first(relation.types[end]) + list.partition_point(|&other| other < v) as NodeId
         };
         let edges = edges.on_rows(candidates);
-        let ranking =
-            Ranking { edges: &edges, decoder: &*model.decoder, embeddings: &rows, ends: &[], max: 0 };
+        let (processor, decoder) = (processor(self.config), &*model.decoder);
+        let ranking = Ranking { processor, edges: &edges, decoder, embeddings: &rows, ends: &[], max: 0 };
         for (queries, ranks) in queries.into_iter().zip(ranks) {
             let renumbered = |query: Query| Query {
                 fixed: number(0, query.fixed),

@@ -18,7 +18,7 @@ use super::{
         counts::{TypeCounts, add, total},
         devices::compute_devices,
         inference::TypedInference,
-        notices::note_of_learned,
+        notices::{note_of_learned, note_of_sparse},
         ranks::{RankInference, TypedRankView},
         rounds::Rounds,
         stages::{EpochBatches, SeedSource},
@@ -37,6 +37,7 @@ use crate::{
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     bottom,
+    build::processor,
     cache_kind::{OF_LINKS, counts_training},
     config::{Work, link::LinkOptions},
     distributed::Ranks,
@@ -48,7 +49,7 @@ use crate::{
     relational::{Ranking, VALID, ends, metric},
     run::{
         Preparation,
-        notices::{ALL_IN_HOST, opening},
+        notices::{ALL_IN_HOST, emulated, opening},
     },
     strategy::{self, Flow, Timed, attempt},
     timeline::Stage,
@@ -156,7 +157,7 @@ fn run(
     if !compute.gpus().is_empty() {
         observer.note(&format!("{compute}; the processor samples and ranks"));
     }
-    let notes = notes(&of, &*sampler);
+    let notes = notes(config, &of, &*sampler);
     let all = of.notes.iter().chain(&seeds.negatives.notes).chain(&notes);
     all.for_each(|note| observer.note(note));
     let run = LinkRun {
@@ -205,9 +206,9 @@ fn check(config: &TrainConfig) -> Result<()> {
 }
 
 /// Notes for the user about choices of the run.
-fn notes(of: &TypedLinks, sampler: &dyn TypedSampler) -> Vec<String> {
+fn notes(config: &TrainConfig, of: &TypedLinks, sampler: &dyn TypedSampler) -> Vec<String> {
     let (schema, types) = (of.inputs.graph.schema(), of.types().collect::<Vec<_>>());
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = emulated(config).map(str::to_string).into_iter().collect();
     let unreached = unreached_types(sampler, schema, &types);
     if !unreached.is_empty() {
         notes.push(format!(
@@ -219,6 +220,7 @@ fn notes(of: &TypedLinks, sampler: &dyn TypedSampler) -> Vec<String> {
     let without = schema.types().iter().zip(&of.inputs.features).filter(|(_, features)| features.is_none());
     let learned: Vec<&str> = without.map(|(node, _)| &node.name[..]).collect();
     notes.extend(note_of_learned(&learned, &of.inputs));
+    notes.extend(note_of_sparse(config, &of.inputs));
     notes
 }
 
@@ -259,7 +261,8 @@ impl LinkRun<'_> {
             Inference::OverRanks(of) => of.embed(encoder, types, rows)?,
         }
         let (decoder, embeddings) = (&*model.decoder, &self.embeddings);
-        Ok(Ranking { edges: &self.of.edges, decoder, embeddings, ends: &self.ends, max })
+        let (processor, edges, ends) = (processor(self.config), &self.of.edges, &self.ends[..]);
+        Ok(Ranking { processor, edges, decoder, embeddings, ends, max })
     }
 }
 
@@ -392,7 +395,8 @@ impl<'a> BatchRun for LinkRun<'a> {
     fn work(&self, learner: &LinkLearner<'a>, epoch: &EpochTotals) -> Result<[Work; 2]> {
         let (decoder, max) = (&*learner.model.decoder, self.config.eval_nodes);
         let (edges, embeddings, ends) = (&self.of.edges, &self.embeddings, &self.ends[..]);
-        let pairs = Ranking { edges, decoder, embeddings, ends, max }.num_pairs(VALID, &self.metric);
+        let ranking = Ranking { processor: processor(self.config), edges, decoder, embeddings, ends, max };
+        let pairs = ranking.num_pairs(VALID, &self.metric);
         let own = self.inference.work();
         let rows = self.view.map_or(Ok(own), |view| view.ranks.sum_work(own))?;
         let scoring = [rows, Work::of_pairs(decoder, pairs)];

@@ -38,6 +38,7 @@ use graphmill_nn::{
 use super::TypedRankView;
 use crate::{
     Result, TrainConfig,
+    build::processor,
     config::Work,
     inference::NodeSet,
     typed::{
@@ -56,6 +57,8 @@ type Wanted<'n> = (usize, &'n [NodeId]);
 /// Inference over the ranks of a view. Reuses its buffers between calls.
 pub(in crate::typed) struct RankInference<'a> {
     view: &'a TypedRankView,
+    /// The processor, in the precision of the run.
+    processor: &'static Cpu,
     /// Samplers of all neighbours, one for each layer from the bottom up, or one of whole
     /// neighbourhoods.
     samplers: Neighborhoods,
@@ -101,6 +104,7 @@ impl<'a> RankInference<'a> {
         let chunk = config.eval_chunk.clamp(1, most);
         Ok(Self {
             view,
+            processor: processor(config),
             samplers,
             own: own.map(|(node, owners)| NodeSet::of(node.count, owners.own())).collect(),
             hidden: config.hidden,
@@ -131,8 +135,8 @@ impl<'a> RankInference<'a> {
         out: &mut Matrix,
     ) -> Result<()> {
         self.work = Work::default();
-        let (view, backend) = (self.view, Cpu::default());
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let view = self.view;
+        let pass = Pass { backend: self.processor, training: false, key: 0 };
         let owners = view.of_seeds();
         let mut few: Vec<NodeId> = wanted.iter().copied().filter(|&v| owners.is_own(v)).collect();
         let num_wanted = few.len();
@@ -165,8 +169,8 @@ impl<'a> RankInference<'a> {
         out: &mut Matrix,
     ) -> Result<()> {
         self.work = Work::default();
-        let (view, backend) = (self.view, Cpu::default());
-        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let view = self.view;
+        let pass = Pass { backend: self.processor, training: false, key: 0 };
         let own: Vec<(usize, Vec<NodeId>)> =
             types.into_iter().map(|t| (t, self.own[t].ids().to_vec())).collect();
         let wanted: Vec<Wanted> = own.iter().map(|(t, nodes)| (*t, &nodes[..])).collect();

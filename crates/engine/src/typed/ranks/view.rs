@@ -20,12 +20,7 @@ use graphmill_distributed::{
     times::TimesOverRanks,
     walks::StepsOverRanks,
 };
-use graphmill_loader::{
-    Feature, HopSampler,
-    feature::{Host, LinkTraffic},
-    sampler::PathSource,
-    typed::TypedSampler,
-};
+use graphmill_loader::{Feature, HopSampler, feature::LinkTraffic, sampler::PathSource, typed::TypedSampler};
 
 use super::{RankEdges, RankSubgraphs, RowOwners};
 use crate::{
@@ -224,11 +219,12 @@ impl TypedRankView {
         let mut resident = 0;
         let of_part = |part: &TypedPart| {
             if let Some(dir) = part.dataset.directory.as_deref().filter(|_| on_disk) {
-                return tables::on_disk(dir, t, &part.dataset);
+                return tables::on_disk(dir, t, &part.dataset, self.task.row_type);
             }
             let rows = features(&part.dataset, &part.dataset.nodes[t])?.unwrap_or_default();
-            resident += rows.bytes() as u64;
-            Ok(Arc::new(Host::new(&rows)) as Arc<dyn Feature>)
+            let width = |stored: TableType| self.task.row_type.unwrap_or(stored).width();
+            resident += rows.data.kind().map_or(rows.bytes(), |stored| width(stored) * rows.len()) as u64;
+            tables::in_host(&rows, self.task.row_type)
         };
         let of_parts: Vec<Arc<dyn Feature>> = parts.iter().map(of_part).collect::<Result<_>>()?;
         let own: Arc<dyn Feature> = match &of_parts[..] {

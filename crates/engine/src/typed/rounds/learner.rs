@@ -59,6 +59,17 @@ pub(in crate::typed) trait RoundLearner: BatchLearner<Counts = TypeCounts> + Sen
     /// [`RoundLearner::update`].
     fn set_whole(&mut self, is_whole: bool);
 
+    /// Returns true if `--clip` limits gradients.
+    fn clips(&self) -> bool;
+
+    /// Scales the gradient of the dense parameters and `rows`, those of learned rows, to a norm of
+    /// at most `--clip`, if that is given. Returns the norm before; if it is not finite, the caller
+    /// must stop. If several ranks train together, all call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn clip(&mut self, rows: &mut [RowGradients]) -> Result<Option<f64>>;
+
     /// Updates the model by its gradient, and the learned rows by `rows`; without, by those of the
     /// last batch for its input `nodes`.
     ///

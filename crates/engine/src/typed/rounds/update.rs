@@ -51,13 +51,18 @@ impl Round<'_> {
         let (clock, before) = (Instant::now(), session.num_done());
         let last = self.batches.last().map_or(0, |&(number, _)| number);
         let losses = attempt(Stage::Update, last, || self.losses(session.learner()))?;
-        let done = self.completed(&losses.of_batches);
+        let mut done = self.completed(&losses.of_batches);
         // before the update, so that the model stays that of the last complete round
         done.iter().try_for_each(|done| session.check(done))?;
         session.see_staleness(self.staleness());
         // while devices still read the version before
         let (lr, learner) = (session.lr(last), session.learner());
-        let rows = attempt(Stage::Update, last, || self.reduce(learner, losses.factors.as_deref()))?;
+        let mut rows = attempt(Stage::Update, last, || self.reduce(learner, losses.factors.as_deref()))?;
+        if let Some(rows) = &mut rows {
+            let norm = attempt(Stage::Update, last, || learner.clip(rows))?;
+            done.iter_mut().for_each(|done| done.outcome = done.outcome.with_norm(norm));
+            done.iter().try_for_each(|done| session.check(done))?;
+        }
         published.update(session, |session, newest| {
             let learner = session.learner();
             let replaced = attempt(Stage::Update, last, || self.update(learner, lr, rows.as_deref()))?;

@@ -24,7 +24,7 @@ mod readers;
 
 use std::time::Instant;
 
-use graphmill_core::{features::FeatureData, matrix::TableType, progress::Progress};
+use graphmill_core::{features::FeatureData, progress::Progress};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     feature::cached::{Level, RowFormat, sparse_bytes},
@@ -99,8 +99,10 @@ pub(super) fn rows(task: &TypedTask, t: usize) -> Option<Rows> {
     let count = task.graph.schema().types()[t].count;
     let (bytes, format) = match &features.data {
         FeatureData::Csr(rows) => (sparse_bytes(1, rows.stored().div_ceil(count.max(1))), RowFormat::Sparse),
-        FeatureData::F32(_) => ((features.dim * 4) as u64, RowFormat::Dense(TableType::F32)),
-        FeatureData::F16(_) => ((features.dim * 2) as u64, RowFormat::Dense(TableType::F16)),
+        FeatureData::F32(_) | FeatureData::F16(_) => {
+            let kind = task.kind(t)?;
+            ((features.dim * kind.width()) as u64, RowFormat::Dense(kind))
+        }
     };
     Some(Rows { count, bytes, format })
 }
@@ -136,7 +138,7 @@ pub(super) fn whole(config: &TrainConfig, data: &TypedDataset, task: &TypedTask)
 impl Lowest {
     fn new(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<Self> {
         let types = task.features.len();
-        let mut lowest = Self { tables: task.host_tables(), in_files: vec![false; types], resident: 0 };
+        let mut lowest = Self { tables: task.host_tables()?, in_files: vec![false; types], resident: 0 };
         if !is_beyond(config, task) {
             return Ok(lowest);
         }
@@ -150,7 +152,7 @@ impl Lowest {
         for t in 0..types {
             let Some(of) = rows(task, t) else { continue };
             if task.is_stored[t] && matches!(of.format, RowFormat::Dense(_)) {
-                lowest.tables[t] = Some(on_disk(dir, t, data)?);
+                lowest.tables[t] = Some(on_disk(dir, t, data, task.row_type)?);
                 lowest.in_files[t] = true;
             } else {
                 lowest.resident += of.count as u64 * of.bytes;

@@ -76,10 +76,10 @@ impl<'c> NvidiaCaches<'c> {
 
     /// Rows of type `t` behind a cache: their table in host memory, or the tier `rows`.
     fn behind(self, task: &TypedTask, t: usize, rows: &Arc<dyn Feature>) -> Result<RowsBehind> {
-        let features = task.features[t].as_ref().filter(|_| !self.in_files[t]);
+        let kind = task.kind(t);
+        let features = task.features[t].as_ref().filter(|of| !self.in_files[t] && of.data.kind() == kind);
         let Some((table, dim)) = features.and_then(|of| Some((Host::new(of).table()?, of.dim))) else {
-            let kind = task.features[t].as_ref().and_then(|of| of.data.kind()).unwrap_or(TableType::F32);
-            return Ok(RowsBehind::tier(self.gpu, rows.clone(), kind));
+            return Ok(RowsBehind::tier(self.gpu, rows.clone(), kind.unwrap_or(TableType::F32)));
         };
         let behind = RowsBehind::table(self.gpu, &table, dim)?;
         let locked = &self.built.locked[usize::from(behind.is_copy())];

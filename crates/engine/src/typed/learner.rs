@@ -74,6 +74,7 @@ pub(super) fn step(batch: &TypedExtracted, node_type: usize) -> TypedStep<'_> {
         edges: &batch.edges,
         nodes: &batch.sampled.input_nodes,
         num_targets: batch.sampled.seeds.nodes[node_type].len(),
+        reused: &[],
     }
 }
 

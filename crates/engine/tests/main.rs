@@ -56,6 +56,7 @@ mod typed_links;
 mod typed_predictor;
 mod typed_rank_devices;
 mod typed_ranks;
+mod typed_reuse;
 mod typed_rounds;
 mod typed_tiers;
 mod typed_training;

@@ -20,6 +20,7 @@ use super::{
         inference::TypedInference,
         notices::note_of_learned,
         ranks::{RankInference, TypedRankView},
+        reuse,
         rounds::Rounds,
         stages::{EpochBatches, SeedSource},
         strategy::Strategy,
@@ -41,6 +42,7 @@ use crate::{
     config::{Work, link::LinkOptions},
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
+    options::NO_REUSE_OF_LINKS,
     record::{
         DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, PresamplingRecord,
         RankRecord, Summary,
@@ -194,6 +196,7 @@ fn check(config: &TrainConfig) -> Result<()> {
         }
     }
     bottom::refuse(config, PROJECTED)?;
+    reuse::refuse(config, NO_REUSE_OF_LINKS)?;
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \
@@ -330,6 +333,7 @@ impl<'a> BatchRun for LinkRun<'a> {
             timeline: &timeline,
             // the source makes the share of a rank
             owners: None,
+            ahead: None,
         };
         let last = batches.end;
         let flow = if let Some(rounds) = &mut self.rounds {

@@ -219,6 +219,17 @@ impl Matrix {
         }
     }
 
+    /// Takes more rows, whose values are unspecified; the others keep theirs.
+    ///
+    /// # Panics
+    /// There are more already, or the matrix does not own its values in memory.
+    pub fn grow(&mut self, rows: usize) {
+        assert!(rows >= self.rows, "{rows} rows of {}", self.rows);
+        assert!(matches!(self.storage, Storage::Owned(_)), "only own values take more rows");
+        self.move_to_host();
+        self.rows = rows;
+    }
+
     /// Keeps the first `rows` rows, with their values.
     ///
     /// # Panics

@@ -78,8 +78,14 @@ fn train(
     };
     let edges: Vec<Vec<Matrix>> =
         blocks.iter().filter(|_| !config.edge_dims.is_empty()).map(of_edges).collect();
-    let step =
-        TypedStep { blocks: &blocks, features: &features, edges: &edges, nodes: &nodes, num_targets: SEEDS };
+    let step = TypedStep {
+        blocks: &blocks,
+        features: &features,
+        edges: &edges,
+        nodes: &nodes,
+        num_targets: SEEDS,
+        reused: &[],
+    };
     let label: Vec<i32> = (0..SEEDS).map(|i| (i % CLASSES) as i32).collect();
     let mut optimizer = Adam::new(&AdamOptions { eps: 1e-3, ..AdamOptions::default() }, false).unwrap();
     let mut acts = TypedActivations::default();

@@ -57,6 +57,7 @@ mod typed_precision;
 mod typed_predictor;
 mod typed_rank_devices;
 mod typed_ranks;
+mod typed_reuse;
 mod typed_rounds;
 mod typed_tiers;
 mod typed_training;

@@ -113,6 +113,7 @@ fn step(batch: &TypedExtracted) -> TypedStep<'_> {
         edges: &batch.edges,
         nodes: &batch.sampled.input_nodes,
         num_targets: batch.sampled.seeds.nodes[0].len(),
+        reused: &[],
     }
 }
 

@@ -397,7 +397,7 @@ fn options_are_derived_written_and_refused_by_name() {
     let refused = |options: &[(&str, &str)]| made(options).unwrap_err().to_string();
     for (name, value) in [
         ("strategy", "factored"),
-        ("reuse", "layered"),
+        ("reuse", "auto"),
         ("order", "proximity"),
         ("max_batches", "3"),
         ("fused", "off"),

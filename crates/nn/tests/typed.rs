@@ -9,7 +9,7 @@ use graphmill_core::{
     typed::{NodeType, Relation, Schema, TypedBlock},
 };
 use graphmill_nn::{
-    Backend, Matrix, Pass, Saved,
+    Backend, Matrix, Pass, Reused, Saved,
     backend::{Activation, Cpu, Precision, Reference, ops::SoftmaxCrossEntropy},
     layer::{GatOptions, NormKind},
     optim::{AdamOptions, SparseAdam},
@@ -632,6 +632,7 @@ impl Batch {
             edges: if reads_edges { &self.edges } else { &[] },
             nodes: &self.nodes,
             num_targets: 3,
+            reused: &[],
         }
     }
 }
@@ -773,6 +774,98 @@ fn models_match_finite_differences_to_the_learned_rows() {
     }
 }
 
+/// The batch without the last destinations of its bottom block, of which `computed` are left, and
+/// with the slots of the others in tables of all rows.
+fn without_last(batch: &Batch, computed: [usize; 3]) -> (Batch, Vec<Vec<u32>>) {
+    let (mut blocks, mut edges) = (batch.blocks.clone(), batch.edges.clone());
+    let all = std::mem::replace(&mut blocks[0].num_dst, computed.to_vec());
+    for (r, (slice, relation)) in blocks[0].relations.iter_mut().zip(schema().relations()).enumerate() {
+        let (dst, width) = (computed[relation.dst], EDGE_DIMS[r]);
+        slice.num_dst = dst;
+        slice.indptr.truncate(dst + 1);
+        slice.indices.truncate(slice.indptr[dst] as usize);
+        let kept = batch.edges[0][r].rows(0..slice.num_edges()).host().to_vec();
+        edges[0][r] = Matrix::from_slice(slice.num_edges(), width, &kept);
+        slice.transpose();
+    }
+    let slots = all.iter().zip(computed).map(|(&all, computed)| (computed as u32..all as u32).collect());
+    let (features, nodes) = (batch.features.clone(), batch.nodes.clone());
+    (Batch { blocks, features, edges, nodes }, slots.collect())
+}
+
+#[test]
+fn reused_rows_of_the_current_parameters_give_the_scores_of_computed_rows() {
+    let (pass, batch) = (support::pass(false), batch());
+    let (fewer, slots) = without_last(&batch, [3, 2, 1]);
+    for config in configs() {
+        let model = TypedModel::new(&config, &schema(), &DIMS, TARGET, 3).unwrap();
+        let (whole, part) = (batch.step(reads_edges(&config.model)), fewer.step(reads_edges(&config.model)));
+        let mut acts = TypedActivations::default();
+        let bottom = TypedStep {
+            blocks: &whole.blocks[..1],
+            edges: &whole.edges[..whole.edges.len().min(1)],
+            num_targets: 0,
+            ..whole
+        };
+        let table = model.bottom_rows(&pass, &bottom, &mut acts).unwrap().to_vec();
+        assert!(table.iter().all(|rows| rows.num_cols() == model.bottom_dim()));
+        let reused: Vec<Reused> = { table.iter().zip(&slots) }
+            .map(|(rows, slots)| Reused { rows: rows.view(), slots, aggregates: &[], projected: None })
+            .collect();
+        model.forward(&pass, &whole, &mut acts).unwrap();
+        let expected = acts.logits().host().to_vec();
+        model.forward(&pass, &TypedStep { reused: &reused, ..part }, &mut acts).unwrap();
+        assert_eq!(acts.logits().host(), expected, "{}", config.model);
+        let wrong = model.forward(&pass, &TypedStep { reused: &reused, ..whole }, &mut acts).unwrap_err();
+        assert!(wrong.to_string().contains("are not the [5, 4, 2] sources of the second layer"), "{wrong}");
+        let wrong = model.forward(&pass, &TypedStep { reused: &reused, ..bottom }, &mut acts).unwrap_err();
+        assert!(wrong.to_string().contains("reused rows need a block for each layer"), "{wrong}");
+    }
+}
+
+#[test]
+fn reused_rows_are_constants_of_finite_differences() {
+    let pass = support::pass(true);
+    let (batch, slots) = without_last(&batch(), [3, 2, 1]);
+    let plain =
+        configs().into_iter().filter(|config| ["rsage", "rgcn", "rgat", "hgt"].contains(&&*config.model));
+    for config in plain {
+        let mut model = TypedModel::new(&config, &schema(), &DIMS, TARGET, 3).unwrap();
+        let table: Vec<Matrix> = (0..3).map(|t| random(5, model.bottom_dim(), 60 + t)).collect();
+        let reused: Vec<Reused> = { table.iter().zip(&slots) }
+            .map(|(rows, slots)| Reused { rows: rows.view(), slots, aggregates: &[], projected: None })
+            .collect();
+        let step = TypedStep { reused: &reused, ..batch.step(false) };
+        let mut acts = TypedActivations::default();
+        loss(&model, &pass, &step, &mut acts);
+        model.zero_grad(pass.backend);
+        model.backward(&pass, &step, &mut acts);
+        let mut grads = Vec::new();
+        model.visit(&mut |name, p| grads.push((name.to_string(), p.grad.clone(), p.trainable)));
+        let mut checked = Checked::default();
+        for (n, (name, grad, _)) in grads.iter().enumerate().filter(|(_, g)| g.2).step_by(3) {
+            checked += check(&format!("{}: {name}", config.model), grad.view(), |i, delta| {
+                let (mut moved, mut m) = (model.clone(), 0);
+                moved.visit_mut(&mut |_, p| {
+                    if m == n {
+                        nudge(p, i, delta);
+                    }
+                    m += 1;
+                });
+                loss(&moved, &pass, &step, &mut TypedActivations::default())
+            });
+        }
+        checked += check(&format!("{}: learned rows", config.model), acts.input_grad(1), |i, delta| {
+            let mut moved = model.clone();
+            let (_, rows) = moved.learned_rows_mut().next().unwrap();
+            let v = batch.nodes[1][i / 8] as usize;
+            rows.table_mut().view_mut().host()[v * 8 + i % 8] += delta;
+            loss(&moved, &pass, &step, &mut TypedActivations::default())
+        });
+        checked.assert_all_but_one_in(8, &config.model);
+    }
+}
+
 #[test]
 fn parameter_names_are_unique_and_in_the_visiting_order() {
     for config in configs() {
@@ -841,6 +934,7 @@ fn a_single_block_serves_all_layers() {
         edges: &[],
         nodes: &nodes,
         num_targets: 2,
+        reused: &[],
     };
     let two = [block.clone(), block.clone()];
     let mut results = Vec::new();

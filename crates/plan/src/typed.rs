@@ -1,7 +1,9 @@
 //! Profile of a run on several types: the costs of its minibatches, with those of each node type.
 
 use graphmill_data::TypedDataset;
-use graphmill_engine::{Result, TrainConfig, bench::machine::Machine, typed::cost};
+use graphmill_engine::{
+    Error, Result, TrainConfig, bench::machine::Machine, strategy::reuse::NONE, typed::cost,
+};
 
 use crate::{
     measure::{RATIOS, last, policy},
@@ -12,8 +14,15 @@ use crate::{
 /// one type.
 ///
 /// # Errors
-/// As for training; an unknown `--cache`.
+/// As for training; an unknown `--cache`; a reuse of rows, which is not counted.
 pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profile> {
+    if config.reuse != NONE {
+        return Err(Error::usage(format!(
+            "--reuse {}: plans of several types do not count reused rows; use --reuse none here, and compare \
+             short runs",
+            config.reuse
+        )));
+    }
     let costs = cost::measure(config, data, &RATIOS)?;
     let batches = costs.seeds.div_ceil(costs.batch_size) as u64;
     let [sample, gather, train] = costs.seconds;

@@ -11,6 +11,7 @@ use crate::{
     distributed::Ranks,
     observer::{Observer, Progress},
     record::{BatchOutcome, EpochTotals, Stages, Traffic},
+    reuse::ReusePosition,
     run::Meter,
     strategy::Flow,
 };
@@ -52,6 +53,11 @@ impl<L: BatchLearner> Session<'_, '_, L> {
     pub(crate) fn totals(&mut self) -> (&mut EpochTotals, &mut L::Counts) {
         let state = &mut self.position.state;
         (&mut state.run.sums, &mut state.counts)
+    }
+
+    /// Position of the reuse of rows, which a checkpoint holds.
+    pub(crate) fn reuse(&mut self) -> &mut ReusePosition {
+        &mut self.position.state.run.reuse
     }
 
     /// Number of batches of the current epoch that are done.

@@ -34,7 +34,9 @@ pub use command::{Changed, changed, command_line, quoted, word};
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
 pub(crate) use rules::label_columns;
-pub(crate) use typed::label_columns as typed_label_columns;
+pub(crate) use typed::{
+    NO_REUSE_OF_LINKS, NO_REUSE_OVER_RANKS, label_columns as typed_label_columns, reuse as typed_reuse,
+};
 pub(crate) use types::is_typed;
 
 use crate::{

@@ -14,8 +14,12 @@ use super::{
 };
 use crate::{
     TrainConfig,
-    config::{Devices, link_task::is_partitioned},
-    strategy::{self, Chosen, RoundOptions, simulated},
+    config::{Devices, Switch, link_task::is_partitioned},
+    strategy::{
+        self, Chosen, HotGradient, LayeredOptions, RoundOptions,
+        reuse::{AUTO, LAYERED, TABLE as REUSE},
+        simulated,
+    },
 };
 
 /// General options that such a run does not read, with the reason.
@@ -29,7 +33,6 @@ const UNREAD: &[(&str, &str)] = &[
     ("residual", "--model hgt and --model simple-hgn have residual connections of their own"),
     ("input_layer", "the features of each type have a linear layer of their own"),
     ("weight_decay_first_layer", "all dense weights decay alike"),
-    ("reuse", "all rows of a batch are computed from its own blocks"),
     ("cuda_graphs", "its steps are not captured"),
     ("shuffle_parts", "a rank draws subgraphs of its own parts, which stay with it"),
     ("graph_stores", "each rank holds a part and trains on its nodes"),
@@ -44,6 +47,7 @@ const RULES: &[(&str, Rule)] = &[
     ("fanout", fanout),
     ("label_inputs", |config, _| label_columns(config)),
     ("strategy", of_types),
+    ("reuse", |config, _| reuse(config)),
     ("heads", rules::hidden_layer),
     ("out_heads", rules::last_layer),
     ("activation", rules::hidden_rows),
@@ -91,6 +95,10 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
 ];
 const WALKS: &str = "the positives are edges";
 const NO_TARGETS: &str = "links have no targets";
+
+/// Reasons why runs on several types compute all rows of a batch.
+pub(crate) const NO_REUSE_OF_LINKS: &str = "links of several types compute all rows of a batch";
+pub(crate) const NO_REUSE_OVER_RANKS: &str = "on several types ranks do not exchange rows of the first layer";
 
 /// Rule of an option of a run on several types.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
@@ -155,6 +163,64 @@ pub(crate) fn label_columns(config: &TrainConfig) -> Read {
         );
     }
     Ok(())
+}
+
+/// Batches of nodes in one process reuse rows of the first layer, which the processor makes between
+/// super-batches, as constants.
+pub(crate) fn reuse(config: &TrainConfig) -> Read {
+    let refuse = |why: String, fix: &str| Err(format!("{why}; use {fix}, or leave it out"));
+    let options = config.own.get::<LayeredOptions>();
+    match &*config.reuse {
+        LAYERED => {}
+        AUTO => return refuse("it counts the work of layers of one type".into(), "layered or none"),
+        _ => return Ok(()),
+    }
+    from_seeds(config)?;
+    if is_typed_link(config) {
+        return refuse(NO_REUSE_OF_LINKS.into(), "none");
+    }
+    if is_partitioned(config) {
+        return refuse(NO_REUSE_OVER_RANKS.into(), "none, or the dataset before graphmill partition");
+    }
+    if *config.devices != Devices::Cpu {
+        let why = format!("--devices {}: on several types the processor reads reused rows", config.devices);
+        return refuse(why, "--devices cpu");
+    }
+    if config.layers < 2 {
+        let why = "a model with one layer has no layer above the first one that could reuse its rows";
+        return refuse(why.into(), "--layers 2 or more");
+    }
+    if config.label_inputs > 0.0 {
+        let why = "batches share rows of the first layer, but with --label-inputs each hides the labels of \
+                   its own seeds";
+        return refuse(why.into(), "none");
+    }
+    if options.hot_prefetch == Switch::On {
+        let why = "--hot-prefetch on: on several types rows are made between super-batches, because a \
+                   learned row has no earlier versions";
+        return refuse(why.into(), "--hot-prefetch off");
+    }
+    match options.hot_gradient {
+        HotGradient::Auto | HotGradient::None => Ok(()),
+        HotGradient::Projected | HotGradient::Kept => {
+            let why = format!(
+                "--hot-gradient {}: on several types reused rows are constants",
+                options.hot_gradient
+            );
+            refuse(why, "--hot-gradient none")
+        }
+    }
+}
+
+/// Checks an option of reused rows.
+fn of_reuse(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
+    if group != OptionGroup::of::<LayeredOptions>() || config.reuse != LAYERED {
+        return Ok(());
+    }
+    if key.name == "hot_rank" {
+        return Err("on several types reused rows are constants without directions; leave it out".into());
+    }
+    Chosen::of(config).and_then(|chosen| chosen.unused(config, key.name)).map_or(Ok(()), Err)
 }
 
 /// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
@@ -231,6 +297,7 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
         "optimizer" => graphmill_nn::optim::TABLE.groups(),
         "schedule" => graphmill_nn::schedule::TABLE.groups(),
         "strategy" => strategies().collect(),
+        "reuse" => REUSE.groups().into_iter().filter(|(name, _)| *name != AUTO).collect(),
         "order" => orders().collect(),
         _ => Vec::new(),
     }
@@ -260,6 +327,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
         };
     }
     of_rounds(config, key, group)?;
+    of_reuse(config, key, group)?;
     let mut reason = None;
     for axis in &AXES {
         let (rows, chosen) = (rows(axis.flag), (axis.chosen)(config));

@@ -52,8 +52,18 @@ impl Reuse {
 }
 
 impl Embeddings {
+    /// Gives the table memory for `count` rows of `width` values without aggregates, which one
+    /// version of the parameters makes, and which are at most `bound` updates old when they are
+    /// read. The rows are not made.
+    pub(crate) fn fit(&mut self, count: usize, width: usize, version: u64, bound: u64) {
+        self.rows.resize(count, width);
+        self.slices.clear();
+        self.slices.extend((count > 0).then_some(Slice { from: 0, version }));
+        self.bound = bound;
+    }
+
     /// Rows in these slots, as a model reads them.
-    fn reused<'a>(&'a self, slots: &'a [u32]) -> Reused<'a> {
+    pub(crate) fn reused<'a>(&'a self, slots: &'a [u32]) -> Reused<'a> {
         let (coordinates, basis) = (self.coordinates.view(), &self.basis[..]);
         let projected = (!basis.is_empty()).then_some(Projected { coordinates, basis, learns: self.learns });
         Reused { rows: self.rows.view(), slots, aggregates: &self.aggregates, projected }

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use graphmill_core::Matrix;
-use graphmill_nn::model::Model;
+use graphmill_nn::{model::Model, typed::TypedModel};
 use serde::{Deserialize, Serialize};
 
 use super::{ReuseTotals, ReuseWork};
@@ -22,6 +22,28 @@ const BASIS: &str = "basis";
 
 /// Parameters that bottom-layer rows depend on, in the model's visiting order.
 pub type Snapshot = Arc<Vec<Matrix>>;
+
+/// A model whose rows of the bottom layer are reused.
+pub trait BottomParameters {
+    /// Copies of the dense parameters that these rows depend on, always in the same order.
+    fn bottom_values(&self) -> Vec<Matrix>;
+}
+
+impl BottomParameters for Model {
+    fn bottom_values(&self) -> Vec<Matrix> {
+        let mut values = Vec::new();
+        self.visit_bottom(&mut |_, param| values.push(param.value.clone()));
+        values
+    }
+}
+
+impl BottomParameters for TypedModel {
+    fn bottom_values(&self) -> Vec<Matrix> {
+        let mut values = Vec::new();
+        self.visit_bottom(&mut |param| values.push(param.value.clone()));
+        values
+    }
+}
 
 /// Super-batch with the parameter versions of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,9 +173,8 @@ impl<M: Monitor<HistoryState>> History<M> {
     }
 
     /// Publishes the model after `step` updates; a super-batch has `updates` updates.
-    pub fn publish(&self, step: u64, model: &Model, updates: u64) {
-        let mut now = Vec::new();
-        model.visit_bottom(&mut |_, param| now.push(param.value.clone()));
+    pub fn publish(&self, step: u64, model: &impl BottomParameters, updates: u64) {
+        let now = model.bottom_values();
         self.monitor.now(|state| {
             if let Some((_, before)) = state.versions.range(..step).next_back() {
                 let change = now.iter().zip(before.iter()).map(|(now, before)| largest_change(now, before));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use graphmill_core::{NodeId, node_order::by_scores};
 use rayon::prelude::*;
 
-use super::{Lookahead, RowExchange};
+use super::RowExchange;
 use crate::Result;
 
 /// Order of the nodes in the hot queue.
@@ -60,18 +60,19 @@ impl HotQueue {
         self.reused.saturating_sub(self.queue.len() as u64) as f64 / self.requested.max(1) as f64
     }
 
-    /// Counts the requests of the batches. O(V + requests), parallel.
-    pub fn count(&mut self, num_nodes: usize, ahead: &mut Lookahead) {
+    /// Counts the requests that `requests` passes to its argument, in parallel: lists of nodes, and
+    /// the number of the first node of their type. O(V + requests).
+    pub fn count(&mut self, num_nodes: usize, requests: impl FnOnce(&(dyn Fn(NodeId, &[NodeId]) + Sync))) {
         if self.counts.len() != num_nodes {
             self.counts = (0..num_nodes).map(|_| AtomicU16::new(0)).collect();
         } else {
             self.counts.par_iter_mut().with_min_len(1 << 16).for_each(|count| *count.get_mut() = 0);
         }
         let counts = &self.counts;
-        ahead.candidates(&|nodes| {
+        requests(&|first, nodes| {
             for &v in nodes {
                 // at most the number of batches, which is limited so that 16 bits suffice
-                counts[v as usize].fetch_add(1, Relaxed);
+                counts[(first + v) as usize].fetch_add(1, Relaxed);
             }
         });
     }

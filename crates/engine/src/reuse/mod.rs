@@ -13,15 +13,17 @@
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
 //! | `pushed.rs` | the table of the strategy `historical` |
 //! | `exchange.rs`, `shared_rows.rs` | the ranks that make rows together; their counts and rows |
+//! | `choices.rs` | the length of super-batches, and the number of hot nodes |
 //! | `counts.rs`, `work.rs` | counts of the work that reuse saves and adds; its constants |
 //! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
-//! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
-//! them. They do not depend on threads.
+//! Reuse around a strategy ([`crate::strategy::layered`]), and that on several types
+//! ([`crate::typed`]), fill these values, and the stages read them. They do not depend on threads.
 
 #![forbid(unsafe_code)]
 
 mod basis;
+mod choices;
 mod counts;
 mod embeddings;
 mod exchange;
@@ -31,16 +33,17 @@ mod lookahead;
 mod plan;
 pub(crate) mod pushed;
 mod row_maker;
-mod row_slots;
+pub(crate) mod row_slots;
 mod shared_rows;
 mod totals;
 mod work;
 
 pub use basis::basis;
+pub use choices::{length_at, max_hot, shortest_length};
 pub use counts::count;
 pub use embeddings::{Embeddings, Reuse, Slice};
 pub use exchange::RowExchange;
-pub use history::{History, ReusePosition, Snapshot, SuperBatchSpan};
+pub use history::{BottomParameters, History, ReusePosition, Snapshot, SuperBatchSpan};
 pub use hot_queue::{HotQueue, Ranking};
 pub use lookahead::Lookahead;
 pub use plan::{Preview, ReusePlan, RowShape};

@@ -110,7 +110,7 @@ impl ReusePlan {
     ) -> Result<()> {
         let nodes = loader.graph.num_nodes();
         ahead.draw(loader, order, epoch, batches, self.restrict, spaces);
-        queue.count(nodes, ahead);
+        queue.count(nodes, |count| ahead.candidates(&|nodes| count(0, nodes)));
         if let Some(exchange) = exchange {
             queue.add_up(exchange)?;
         }

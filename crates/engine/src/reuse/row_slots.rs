@@ -66,6 +66,22 @@ pub(super) fn remove_reused(
     let Upper { blocks, destinations: nodes, .. } = upper;
     let block = &mut blocks[0];
     let own = block.num_dst;
+    take_reused(nodes, own, slots, renumbered, reused);
+    if !reused.is_empty() {
+        renumber(&mut block.indices, own, nodes.len(), renumbered);
+    }
+    block.grad_src = (restrict && !reused.is_empty()).then_some(nodes.len());
+}
+
+/// Removes the nodes with slots from `nodes`, of which the first `own` stay. `reused` receives
+/// their slots, and `renumbered` what [`renumber`] reads.
+pub(crate) fn take_reused(
+    nodes: &mut Vec<NodeId>,
+    own: usize,
+    slots: &RowSlots,
+    renumbered: &mut Vec<u32>,
+    reused: &mut Vec<u32>,
+) {
     reused.clear();
     renumbered.clear();
     let mut computed = own;
@@ -90,14 +106,16 @@ pub(super) fn remove_reused(
         }
         nodes.truncate(computed);
     }
-    if !reused.is_empty() {
-        for source in &mut block.indices {
-            if let Some(&to) = (*source as usize).checked_sub(own).and_then(|i| renumbered.get(i)) {
-                *source = if (to as usize) < computed { to } else { computed as u32 + (NONE - to) };
-            }
+}
+
+/// Renumbers sources after [`take_reused`], which has left `computed` nodes: the reused ones follow
+/// these. O(sources).
+pub(crate) fn renumber(sources: &mut [u32], own: usize, computed: usize, renumbered: &[u32]) {
+    for source in sources {
+        if let Some(&to) = (*source as usize).checked_sub(own).and_then(|i| renumbered.get(i)) {
+            *source = if (to as usize) < computed { to } else { computed as u32 + (NONE - to) };
         }
     }
-    block.grad_src = (restrict && !reused.is_empty()).then_some(nodes.len());
 }
 
 #[cfg(test)]

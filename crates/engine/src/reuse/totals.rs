@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::ReuseRecord;
+
 /// Totals of the super-batches of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -20,6 +22,26 @@ pub struct ReuseTotals {
     pub edges: u64,
     /// Seconds that training waited for rows.
     pub waited: f64,
+}
+
+impl ReuseTotals {
+    /// Record of these totals, of which the share `split` of the hot nodes' rows was made; `None`
+    /// without super-batches.
+    pub fn record(self, split: f64, variation: f64) -> Option<ReuseRecord> {
+        let Self { super_batches, batches, requested, reused, made, edges, waited } = self;
+        let each = |sum: u64| sum as f64 / super_batches.max(1) as f64;
+        (super_batches > 0).then(|| ReuseRecord {
+            super_batch: each(batches),
+            hot_nodes: each(made),
+            asked_rows: requested,
+            reused_rows: reused,
+            made_rows: made,
+            made_edges: edges,
+            waited_seconds: waited,
+            split,
+            variation,
+        })
+    }
 }
 
 impl std::ops::AddAssign for ReuseTotals {

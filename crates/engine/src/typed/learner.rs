@@ -20,6 +20,7 @@ use super::{
     ranks::{
         JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
     },
+    reuse::ReuseState,
     rounds::RoundLearner,
     task::TypedTask,
 };
@@ -59,6 +60,8 @@ pub(super) struct TypedLearner<'a> {
     scratch: Matrix,
     /// Earlier versions of the parameters, if gradients of devices are stale.
     pub(super) past: PastVersions,
+    /// Rows of the first layer that batches reuse.
+    pub(super) reuse: ReuseState,
     /// The ranks that train together, if there are several.
     pub(super) over: Option<RowOwners>,
     /// Learned rows of all ranks, while a checkpoint is written.
@@ -77,6 +80,7 @@ pub(super) fn step(batch: &TypedExtracted, node_type: usize) -> TypedStep<'_> {
         edges: &batch.edges,
         nodes: &batch.sampled.input_nodes,
         num_targets: batch.sampled.seeds.nodes[node_type].len(),
+        reused: &[],
     }
 }
 
@@ -133,6 +137,7 @@ impl<'a> TypedLearner<'a> {
             labels: SeedLabels::default(),
             scratch: Matrix::default(),
             past: PastVersions::default(),
+            reuse: ReuseState::default(),
             over: None,
             joined: None,
             reads: None,
@@ -231,7 +236,10 @@ impl<'a> TypedLearner<'a> {
     fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
         let backend = self.backend;
         let pass = Pass { backend, training: true, key: dropout_key(self.seed, self.step, self.rank) };
-        let step = step(batch, self.task.node_type);
+        let reuse = self.reuse.now.clone();
+        let reused = reuse.as_ref().map(|now| now.reused(batch.sampled.seeds.number)).unwrap_or_default();
+        self.reuse.staleness = reuse.as_ref().map_or(0, |now| now.staleness(self.step));
+        let step = TypedStep { reused: &reused, ..step(batch, self.task.node_type) };
         let seeds = &batch.sampled.seeds.nodes[self.task.node_type];
         if seeds.is_empty() {
             return Ok(None);

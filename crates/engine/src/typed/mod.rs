@@ -14,6 +14,8 @@
 //! | `stages.rs` | stages of a batch before training |
 //! | `batches.rs` | batches of a run as its caches count and measure them |
 //! | `strategy.rs` | workers of the stages |
+//! | `turns.rs` | training on batches one after the other |
+//! | `reuse/` | rows of the first layer that batches share |
 //! | `devices.rs` | simulated devices |
 //! | `rounds/` | devices that train together: copies of the model, and sums of gradients |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
@@ -69,6 +71,7 @@ pub mod partition;
 mod position;
 mod propagated;
 mod ranks;
+mod reuse;
 mod rounds;
 mod saved;
 mod shares;
@@ -80,6 +83,7 @@ mod task;
 mod tiers;
 mod time;
 mod trainer;
+mod turns;
 mod visits;
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! best.safetensors        the same of the best epoch
 //! optimizer.safetensors   INDEX.m, INDEX.v, ... of dense parameters, rows.TYPE.m and rows.TYPE.v
 //! history.safetensors     counts of reads, if they fill caches during the run; earlier versions of
-//!                         the parameters, if gradients are stale
+//!                         the parameters, if gradients are stale; reused rows, and versions of the
+//!                         parameters of the first layer since they were made
 //! state.json              the position, and counts by type of the current epoch
 //! ```
 
@@ -276,6 +277,7 @@ impl BatchLearner for TypedLearner<'_> {
             index += 1;
         });
         restore_moments(path, state, (model, &mut **optimizer, sparse))?;
+        self.reuse.restore(state.history);
         let past = (&self.past, self.over.as_ref());
         restore_past(path, state, past, (&self.model, &self.model))?;
         match &mut self.reads {
@@ -287,11 +289,12 @@ impl BatchLearner for TypedLearner<'_> {
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
-        let Self { model, optimizer, sparse, joined, saved_reads, past, .. } = self;
+        let Self { model, optimizer, sparse, joined, saved_reads, past, reuse, .. } = self;
         let (joined, mut params) = (joined.take(), Vec::new());
         let (reads, own) = (std::mem::take(saved_reads), past.tensors());
         let past = joined.as_ref().map_or(&own, |[_, _, past]| past);
-        let history: Vec<TensorRef> = reads.iter().chain(past).map(Tensor::borrow).collect();
+        let reused = reuse.tensors();
+        let history: Vec<TensorRef> = reads.iter().chain(past).chain(&reused).map(Tensor::borrow).collect();
         model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));
         let steps = optimizer.steps();
         if let Some([rows, moments, _]) = &joined {

@@ -4,14 +4,18 @@ use graphmill_core::{Matrix, NodeId, block::Aggregation};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey,
-    typed::{TypedExtracted, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
+    typed::{
+        TypedExtracted, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedSplitSampler,
+        TypedWorkspace,
+    },
 };
 
 use super::{
+    reuse::TypedLookahead,
     tables::{Tables, borrowed},
     task::TypedTask,
 };
-use crate::{Result, strategy::BatchKind, timeline::Timeline};
+use crate::{Error, Result, strategy::BatchKind, timeline::Timeline};
 
 /// Makes the seeds of batches.
 pub(super) trait SeedSource: Sync {
@@ -63,6 +67,8 @@ pub(super) struct EpochBatches<'e> {
     pub(super) timeline: &'e Timeline,
     /// Owners of the seeds, if several ranks train together: a rank trains on its own seeds.
     pub(super) owners: Option<&'e NodeOwnership>,
+    /// The batches without their bottom blocks, if they were drawn ahead because they reuse rows.
+    pub(super) ahead: Option<&'e TypedLookahead>,
 }
 
 /// Batches on several types, as the workers of a strategy make them.
@@ -142,6 +148,29 @@ impl<'e> EpochBatches<'e> {
         self.sampler.subgraphs().is_none().then(|| self.seeds(number).len())
     }
 
+    /// Request for batch `number`.
+    fn request(&self, number: u64) -> TypedRequest<'e> {
+        let key = BatchKey { seed: self.seed, epoch: self.epoch, batch: number };
+        TypedRequest { aggregation: self.aggregation, ..self.task.request(key) }
+    }
+
+    /// Makes the seeds of batch `number`, on this rank.
+    ///
+    /// # Errors
+    /// An edge has no negative.
+    fn fill(&self, number: u64, memory: TypedSeeds) -> Result<TypedSeeds> {
+        let all = self.seeds(number);
+        let own: Vec<NodeId>;
+        let seeds = match self.owners {
+            Some(owners) => {
+                own = all.iter().copied().filter(|&v| owners.is_own(v)).collect();
+                &own
+            }
+            None => all,
+        };
+        self.source.fill(self.request(number).key, seeds, memory)
+    }
+
     /// Draws the blocks of batch `number`.
     ///
     /// # Errors
@@ -152,18 +181,56 @@ impl<'e> EpochBatches<'e> {
         workspace: &mut TypedWorkspace,
         memory: TypedSeeds,
     ) -> Result<TypedSampled> {
-        let all = self.seeds(number);
-        let own: Vec<NodeId>;
-        let seeds = match self.owners {
-            Some(owners) => {
-                own = all.iter().copied().filter(|&v| owners.is_own(v)).collect();
-                &own
-            }
-            None => all,
-        };
-        let key = BatchKey { seed: self.seed, epoch: self.epoch, batch: number };
-        let request = TypedRequest { aggregation: self.aggregation, ..self.task.request(key) };
-        let seeds = self.source.fill(key, seeds, memory)?;
-        Ok(self.sampler.sample(&request.transposed(), workspace, seeds)?)
+        if let Some(ahead) = self.ahead {
+            return ahead.complete(self, number, workspace, memory);
+        }
+        let seeds = self.fill(number, memory)?;
+        Ok(self.sampler.sample(&self.request(number).transposed(), workspace, seeds)?)
+    }
+
+    /// The sampler, which draws the bottom block separately.
+    fn parts(&self) -> Result<&'e dyn TypedSplitSampler> {
+        let whole = || Error::usage("--reuse: the sampler draws all blocks at once; use neighbor");
+        self.sampler.in_parts().ok_or_else(whole)
+    }
+
+    /// Draws the blocks of batch `number` without the bottom one.
+    ///
+    /// # Errors
+    /// Those of the sampler.
+    pub(super) fn upper(
+        &self,
+        number: u64,
+        workspace: &mut TypedWorkspace,
+        memory: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        let seeds = self.fill(number, memory)?;
+        Ok(self.parts()?.sample_upper(&self.request(number), workspace, seeds)?)
+    }
+
+    /// Draws the bottom block of batch `number` around the input nodes of `upper`.
+    ///
+    /// # Errors
+    /// Those of the sampler.
+    pub(super) fn bottom(
+        &self,
+        number: u64,
+        workspace: &mut TypedWorkspace,
+        upper: TypedSampled,
+    ) -> Result<TypedSampled> {
+        Ok(self.parts()?.sample_bottom(&self.request(number).transposed(), workspace, upper)?)
+    }
+
+    /// Draws the bottom block around these nodes alone, by the draws of batch `number`.
+    ///
+    /// # Errors
+    /// Those of the sampler.
+    pub(super) fn rows(
+        &self,
+        number: u64,
+        workspace: &mut TypedWorkspace,
+        nodes: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        Ok(self.parts()?.sample_rows(&self.request(number), workspace, nodes)?)
     }
 }

@@ -16,24 +16,26 @@ use super::{
     batches::{RunBatches, batch_size},
     build,
     computing::InferenceDevice,
-    counts::{TypeCounts, add, total},
+    counts::TypeCounts,
     devices::{TypedDevices, compute_devices},
     inference::TypedInference,
     label_columns,
     learner::TypedLearner,
     notices::notes,
     ranks::{RankInference, TypedRankView},
-    rounds::{RoundLearner, Rounds},
+    reuse::{self, TypedReuse},
+    rounds::Rounds,
     saved::rows_of,
     stages::EpochBatches,
     strategy::Strategy,
     task::TypedTask,
     tiers::{self, TypedTiers},
+    turns,
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
-    batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    batchwise::{self, BatchRun, Part, Scored, Session},
     bottom,
     build::target_scale_of,
     config::{SelectBy, Work},
@@ -41,6 +43,7 @@ use crate::{
     inference::{
         DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
     },
+    options::NO_REUSE_OVER_RANKS,
     record::{
         Baseline, DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, NvidiaRecord, PresamplingRecord,
         RankRecord, Summary,
@@ -49,9 +52,8 @@ use crate::{
         Preparation, label_propagation,
         notices::{ALL_IN_HOST, opening},
     },
-    strategy::{self, Flow, Timed, attempt},
+    strategy::{self, Flow},
     tiers::{Restart, counted_epochs},
-    timeline::Stage,
     verification::FeatureFiles,
 };
 
@@ -100,6 +102,7 @@ pub(super) fn train_alone(
     let (tiers, devices) = TypedTiers::with_devices(data, &batches, &compute, &progress)?;
     let learner = TypedLearner::new(config, &task)?.on(compute.training());
     let learner = learner.counting(tiers.reads(counted, &task, Restart::Stored));
+    let reuse = TypedReuse::new(&batches, &learner, &progress)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
     if !compute.gpus().is_empty() {
@@ -114,7 +117,7 @@ pub(super) fn train_alone(
     let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), None, replica));
     let rounds = rounds.transpose()?.flatten();
     let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
-    let run = TypedRun { compute: Some(&compute), rounds, ..run };
+    let run = TypedRun { compute: Some(&compute), rounds, reuse, ..run };
     batchwise::train(config, run, learner, context, began).map(|(summary, learner)| (summary, learner.model))
 }
 
@@ -151,6 +154,7 @@ pub(super) const PROJECTED: &str = "training on several types does not use it, b
 /// Checks that the task can be trained on and scored.
 fn check(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<()> {
     bottom::refuse(config, PROJECTED)?;
+    reuse::check(config)?;
     build::metric(config, task)?;
     label_columns::check(config, task)?;
     match task.split.train.is_empty() {
@@ -172,6 +176,7 @@ pub(super) fn train_as_rank(
 ) -> Result<Summary> {
     let (began, task, ranks) = (Instant::now(), &view.task, &view.ranks);
     check(config, &view.data, task)?;
+    reuse::refuse(config, NO_REUSE_OVER_RANKS)?;
     let counted = counted_epochs(config)?;
     let sampler = wrap(view.sampler(config)?);
     let progress = Preparation::new(&*context.observer);
@@ -227,6 +232,8 @@ struct TypedRun<'a> {
     strategy: Strategy,
     /// Copies of the model, if devices compute gradients for it.
     rounds: Option<Rounds<TypedLearner<'a>>>,
+    /// Rows that batches reuse, if they do.
+    reuse: Option<TypedReuse>,
     metric: &'static table::Entry<Metric>,
     inference: Inference<'a>,
     /// Validation and test nodes that are scored, and training nodes for diagnostics.
@@ -267,6 +274,7 @@ impl<'a> TypedRun<'a> {
             tiers,
             strategy: Strategy::new(config, task, devices)?,
             rounds: None,
+            reuse: None,
             metric: build::metric(config, task)?,
             inference,
             scored: [
@@ -367,26 +375,15 @@ impl<'a> BatchRun for TypedRun<'a> {
             aggregation: session.learner().model.aggregation(),
             timeline: &timeline,
             owners: self.view.map(TypedRankView::of_seeds),
+            ahead: None,
         };
         let (last, cost) = (batches.end, &self.tiers.counted);
-        let flow = if let Some(rounds) = &mut self.rounds {
-            self.strategy.run_rounds(rounds, session, of, (batches, cost))?
-        } else {
-            let track = timeline.track(self.strategy.trainer());
-            self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
-                let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
-                let (lr, learner) = (session.lr(number), session.learner());
-                let all = of.num_seeds(number);
-                let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
-                spent.train = timeline.done(track, Stage::Train, number, clock);
-                // a batch that ends the run is not among those that a checkpoint has counted
-                if outcome.loss.is_finite() {
-                    learner.see(epoch, &batch, cost);
-                }
-                let done = Completed { number, outcome, traffic: total(&batch.traffic), spent };
-                let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
-                Ok((flow, batch.recycle()))
-            })?
+        let flow = match (&mut self.rounds, &mut self.reuse) {
+            (Some(rounds), _) => self.strategy.run_rounds(rounds, session, of, (batches, cost))?,
+            (None, Some(reuse)) => {
+                reuse.train(&mut self.strategy, session, (of, &*self.order), (batches, cost))?
+            }
+            (None, None) => turns::train(&mut self.strategy, session, &of, (batches, cost), |_, _| false)?,
         };
         self.devices = self.strategy.records();
         // an epoch of subgraphs may be shorter over the ranks that resume it
@@ -456,7 +453,8 @@ impl<'a> BatchRun for TypedRun<'a> {
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
         let record = self.task.complete(record, counts, self.has_devices());
-        EpochRecord { ranks: self.ranks.clone(), devices: self.devices.clone(), ..record }
+        let reuse = self.reuse.as_ref().and_then(TypedReuse::record);
+        EpochRecord { ranks: self.ranks.clone(), devices: self.devices.clone(), reuse, ..record }
     }
 
     fn by_class(&self) -> Option<ClassReport> {
@@ -479,7 +477,9 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn staleness_bound(&self) -> u64 {
-        strategy::update_bound(self.config)
+        // gradients of rounds are stale or rows are
+        let of_rows = self.reuse.as_ref().map_or(0, TypedReuse::staleness_bound);
+        strategy::update_bound(self.config).max(of_rows)
     }
 
     fn nvidia(&self) -> Vec<NvidiaRecord> {
@@ -487,7 +487,8 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn note(&mut self) -> Option<String> {
-        self.filled.take().or_else(|| match &mut self.inference {
+        let of_reuse = || self.reuse.as_mut().and_then(TypedReuse::note);
+        self.filled.take().or_else(of_reuse).or_else(|| match &mut self.inference {
             Inference::Alone(of) => of.note(),
             Inference::OverRanks(_) => None,
         })

@@ -56,7 +56,9 @@ pub use metapath::{MetapathOptions, MetapathWalk};
 pub use relations::RelationHops;
 pub(crate) use relations::RelationKinds;
 pub(crate) use sampler::cannot_name_edges;
-pub use sampler::{TypedOptions, TypedRequest, TypedSampler, TypedWorkspace, WrapHops, unreached_types};
+pub use sampler::{
+    TypedOptions, TypedRequest, TypedSampler, TypedSplitSampler, TypedWorkspace, WrapHops, unreached_types,
+};
 pub use subgraphs::TypedSubgraphs;
 
 use graphmill_core::{

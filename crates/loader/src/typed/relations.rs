@@ -26,7 +26,7 @@
 //! PyTorch Geometric expands a node once, in the hop after it was found; here the nodes of all hops
 //! so far are destinations of the next hop, as in DGL's blocks.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use graphmill_core::{
     Graph, Result, keyed, memory,
@@ -35,8 +35,8 @@ use graphmill_core::{
 };
 
 use super::{
-    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace, WrapHops,
-    sampler::cannot_name_edges,
+    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedSplitSampler, TypedWorkspace,
+    WrapHops, sampler::cannot_name_edges,
 };
 use crate::{
     BatchKey, Fanout,
@@ -227,51 +227,122 @@ impl TypedSampler for RelationHops {
         self.kinds.fanout[r][hop] > 0
     }
 
+    fn in_parts(&self) -> Option<&dyn TypedSplitSampler> {
+        Some(self)
+    }
+
     fn sample(
         &self,
         request: &TypedRequest,
         workspace: &mut TypedWorkspace,
         seeds: TypedSeeds,
     ) -> Result<TypedSampled> {
-        let &TypedRequest { graph, key, transposed, aggregation, positions } = request;
-        let (schema, layers) = (graph.schema(), self.kinds.num_hops);
-        let TypedWorkspace { relabel, hop: scratch, new, .. } = workspace;
-        let mut batch = seeds.into_sampled(schema, layers, relabel)?;
-        let TypedSampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
-        for (hop, block) in blocks.iter_mut().rev().enumerate() {
-            block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
-            for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
-                let Some(sampler) = self.samplers[r].as_ref().filter(|_| self.kinds.fanout[r][hop] > 0)
-                else {
-                    continue;
-                };
-                let dst = &nodes[dst][..block.num_dst[dst]];
-                if dst.is_empty() {
-                    continue;
-                }
-                let slice = &mut block.relations[r];
-                let key = self.kinds.key(key, schema, r);
-                let draw = HopRequest {
-                    aggregation,
-                    excluded: seeds.excluded(r),
-                    ..HopRequest::new(graph.relation(r), hop, dst, key)
-                };
-                if positions {
-                    sampler.by_edges().ok_or_else(cannot_name_edges)?;
-                    sample_remaining_edges(&**sampler, &draw, scratch, slice, &mut block.positions[r])?;
-                } else {
-                    sample_remaining(&**sampler, &draw, scratch, slice)?;
-                }
-                new.clear();
-                relabel[src].relabel(&mut slice.indices, &nodes[src], new);
-                memory::demand_append(&mut nodes[src], new);
-            }
-            block.num_src.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
-            block.fit(schema);
-            if transposed {
-                block.transpose(scratch.parallel);
-            }
+        let batch = self.draw(request, workspace, seeds, (0..self.kinds.num_hops, self.kinds.num_hops))?;
+        Ok(transposed(request, workspace, batch))
+    }
+}
+
+impl TypedSplitSampler for RelationHops {
+    fn sample_upper(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        let hops = self.kinds.num_hops;
+        self.draw(request, workspace, seeds, (0..hops.saturating_sub(1), hops))
+    }
+
+    fn sample_bottom(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        mut batch: TypedSampled,
+    ) -> Result<TypedSampled> {
+        let lists = workspace.relabel.iter_mut().zip(&batch.input_nodes);
+        lists.for_each(|(relabel, nodes)| relabel.start(nodes));
+        self.draw_hop(request, workspace, self.kinds.num_hops - 1, 0, &mut batch)?;
+        Ok(transposed(request, workspace, batch))
+    }
+
+    fn sample_rows(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        let hops = self.kinds.num_hops;
+        let batch = self.draw(request, workspace, seeds, (hops - 1..hops, 1))?;
+        Ok(transposed(request, workspace, batch))
+    }
+}
+
+/// The batch with transposed blocks, if the request says so.
+fn transposed(request: &TypedRequest, workspace: &TypedWorkspace, mut batch: TypedSampled) -> TypedSampled {
+    if request.transposed {
+        batch.blocks.iter_mut().for_each(|block| block.transpose(workspace.hop.parallel));
+    }
+    batch
+}
+
+impl RelationHops {
+    /// Draws these hops around the seeds, from the last of `blocks` blocks down.
+    fn draw(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+        (hops, blocks): (Range<usize>, usize),
+    ) -> Result<TypedSampled> {
+        let mut batch = seeds.into_sampled(request.graph.schema(), blocks, &mut workspace.relabel)?;
+        for (hop, block) in hops.zip((0..blocks).rev()) {
+            self.draw_hop(request, workspace, hop, block, &mut batch)?;
         }
         Ok(batch)
+    }
+
+    /// Draws block `block` of a batch, whose nodes so far the workspace numbers, as hop `hop`.
+    fn draw_hop(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        hop: usize,
+        block: usize,
+        batch: &mut TypedSampled,
+    ) -> Result<()> {
+        let &TypedRequest { graph, key, aggregation, positions, .. } = request;
+        let schema = graph.schema();
+        let TypedWorkspace { relabel, hop: scratch, new, .. } = workspace;
+        let TypedSampled { seeds, blocks, input_nodes: nodes, .. } = batch;
+        let block = &mut blocks[block];
+        block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
+        for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
+            let Some(sampler) = self.samplers[r].as_ref().filter(|_| self.kinds.fanout[r][hop] > 0) else {
+                continue;
+            };
+            let dst = &nodes[dst][..block.num_dst[dst]];
+            if dst.is_empty() {
+                continue;
+            }
+            let slice = &mut block.relations[r];
+            let key = self.kinds.key(key, schema, r);
+            let draw = HopRequest {
+                aggregation,
+                excluded: seeds.excluded(r),
+                ..HopRequest::new(graph.relation(r), hop, dst, key)
+            };
+            if positions {
+                sampler.by_edges().ok_or_else(cannot_name_edges)?;
+                sample_remaining_edges(&**sampler, &draw, scratch, slice, &mut block.positions[r])?;
+            } else {
+                sample_remaining(&**sampler, &draw, scratch, slice)?;
+            }
+            new.clear();
+            relabel[src].relabel(&mut slice.indices, &nodes[src], new);
+            memory::demand_append(&mut nodes[src], new);
+        }
+        block.num_src.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
+        block.fit(schema);
+        Ok(())
     }
 }

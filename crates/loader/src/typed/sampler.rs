@@ -124,6 +124,12 @@ pub trait TypedSampler: Send + Sync {
         None
     }
 
+    /// The same sampler, which draws the bottom block of a batch separately from the others; `None`
+    /// if it draws all blocks at once.
+    fn in_parts(&self) -> Option<&dyn TypedSplitSampler> {
+        None
+    }
+
     /// Draws the blocks around the seeds, without the edges that the seeds exclude. A pure function
     /// of the request and the seeds.
     ///
@@ -131,6 +137,46 @@ pub trait TypedSampler: Send + Sync {
     /// The seeds are invalid, a block would have more edges than 32-bit positions can number, or
     /// the request asks for positions that the sampler cannot name.
     fn sample(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> Result<TypedSampled>;
+}
+
+/// A sampler whose bottom block can be drawn around fewer nodes than the other blocks read, if the
+/// rows of the others are known. [`TypedSplitSampler::sample_bottom`] of
+/// [`TypedSplitSampler::sample_upper`] is [`TypedSampler::sample`].
+pub trait TypedSplitSampler: Send + Sync {
+    /// Draws all blocks but the bottom one, which is empty. No block is transposed. The input nodes
+    /// are the sources of the lowest drawn block.
+    ///
+    /// # Errors
+    /// As for [`TypedSampler::sample`].
+    fn sample_upper(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> Result<TypedSampled>;
+
+    /// Draws the bottom block around the input nodes of `batch`, which are then its sources, and
+    /// transposes all blocks if the request says so.
+    ///
+    /// # Errors
+    /// As for [`TypedSampler::sample`].
+    fn sample_bottom(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        batch: TypedSampled,
+    ) -> Result<TypedSampled>;
+
+    /// Draws the bottom block around the seeds, alone.
+    ///
+    /// # Errors
+    /// As for [`TypedSampler::sample`].
+    fn sample_rows(
         &self,
         request: &TypedRequest,
         workspace: &mut TypedWorkspace,

@@ -641,3 +641,41 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_batch_that_is_drawn_in_parts_is_that_of_all_hops() {
+    let graph = random_graph(40, 300, 3);
+    for (name, with) in [("neighbor", options("3,2,4")), ("full", options("1,1")), ("labor", options("3,2"))]
+    {
+        let sampler = make(name, &with, &graph);
+        let parts = sampler.in_parts().unwrap();
+        let mut workspace = TypedWorkspace::new(graph.schema());
+        for transposed in [false, true] {
+            let request = TypedRequest { transposed, ..TypedRequest::new(&graph, KEY) };
+            let seeds = || TypedSeeds::new(5, seeds_of(&graph, 0b1011_0110));
+            let whole = sampler.sample(&request, &mut workspace, seeds()).unwrap();
+            let upper = parts.sample_upper(&request, &mut workspace, seeds()).unwrap();
+            let lowest = upper.blocks.len().min(2) - 1;
+            assert_eq!(upper.blocks[0].num_edges(), 0, "{name}");
+            for (t, nodes) in upper.input_nodes.iter().enumerate() {
+                assert_eq!(nodes.len(), whole.blocks[lowest].num_src[t], "{name}");
+            }
+            // another batch may use the workspace between the parts
+            sampler.sample(&request, &mut workspace, TypedSeeds::new(6, seeds_of(&graph, 0b1110))).unwrap();
+            let batch = parts.sample_bottom(&request, &mut workspace, upper).unwrap();
+            assert_same(&whole, &batch);
+            assert!(batch.blocks.iter().all(|block| block.is_transposed() == transposed), "{name}");
+        }
+        // rows alone read the nodes that they read in a batch
+        let request = TypedRequest::new(&graph, KEY);
+        let whole =
+            sampler.sample(&request, &mut workspace, TypedSeeds::new(5, seeds_of(&graph, 6))).unwrap();
+        let dst = whole.input_nodes.iter().zip(&whole.blocks[0].num_dst);
+        let dst: Vec<Vec<NodeId>> = dst.map(|(nodes, &count)| nodes[..count].to_vec()).collect();
+        let alone = parts.sample_rows(&request, &mut workspace, TypedSeeds::new(5, dst)).unwrap();
+        assert_eq!(alone.blocks.len(), 1);
+        let edges = |batch: &TypedSampled| edges_of(&batch.blocks[0], &batch.input_nodes, graph.schema());
+        assert_eq!(edges(&alone), edges(&whole), "{name}");
+    }
+    assert!(make("saint-node", &options("1,1"), &graph).in_parts().is_none());
+}

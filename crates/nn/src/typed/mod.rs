@@ -38,7 +38,8 @@
 //! let features = [Matrix::zeros(2, 4), Matrix::zeros(1, 0)];
 //! let (blocks, nodes) = ([block], [vec![3, 1], vec![8]]);
 //! let (features, edges) = (&features[..], &[][..]);
-//! let step = TypedStep { blocks: &blocks, features, edges, nodes: &nodes, num_targets: 1 };
+//! let step =
+//!     TypedStep { blocks: &blocks, features, edges, nodes: &nodes, num_targets: 1, reused: &[] };
 //! model.forward(&pass, &step, &mut acts)?;
 //! assert_eq!((acts.logits().num_rows(), acts.logits().num_cols()), (1, 3));
 //! # Ok::<(), graphmill_nn::Error>(())
@@ -58,6 +59,7 @@ mod learned_rows;
 mod model;
 mod projected;
 mod relation_sum;
+mod reuse;
 mod rgat;
 mod rgcn;
 mod rsage;

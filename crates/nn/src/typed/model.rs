@@ -20,15 +20,15 @@ use super::{
     stage::TypedStage,
 };
 use crate::{
-    Backend, Epilogue, Error, Matrix, Param, Pass, Result, View,
+    Backend, Epilogue, Error, Matrix, Param, Pass, Result, Reused, View,
     backend::Activation,
     layer::{Linear, site},
     optim::SparseAdam,
 };
 
 /// Part numbers ([`Pass::part`]) of everything except layers.
-mod part {
-    pub(super) const INPUT: u64 = 1 << 32;
+pub(super) mod part {
+    pub(in super::super) const INPUT: u64 = 1 << 32;
     pub(super) const HEAD: u64 = 2 << 32;
 }
 
@@ -49,11 +49,14 @@ pub struct TypedStep<'a> {
     pub nodes: &'a [Vec<NodeId>],
     /// Number of scored rows: the first destinations of the target type.
     pub num_targets: usize,
+    /// Constant rows of each type that follow those that the first layer computes
+    /// ([`TypedModel::bottom_rows`]); empty if there are none.
+    pub reused: &'a [Reused<'a>],
 }
 
 impl<'a> TypedStep<'a> {
     /// Input of layer `l` from the rows `x` below it.
-    fn input(
+    pub(super) fn input(
         &self,
         schema: &'a Schema,
         l: usize,
@@ -70,9 +73,9 @@ impl<'a> TypedStep<'a> {
 /// A typed graph neural network; the [module page](super) describes it.
 #[derive(Clone)]
 pub struct TypedModel {
-    schema: Schema,
-    inputs: TypedInputs,
-    stages: Vec<TypedStage>,
+    pub(super) schema: Schema,
+    pub(super) inputs: TypedInputs,
+    pub(super) stages: Vec<TypedStage>,
     head: Vec<Linear>,
     activation: Activation,
     dropout: f32,
@@ -280,7 +283,7 @@ impl TypedModel {
     }
 
     /// Checks the sizes of a batch against the model.
-    fn check(&self, step: &TypedStep) -> graphmill_core::Result<()> {
+    pub(super) fn check(&self, step: &TypedStep) -> graphmill_core::Result<()> {
         let (types, layers) = (self.schema.num_types(), self.stages.len());
         let invalid = |what: String| Err(CoreError::invalid(format!("typed batch: {what}")));
         if step.blocks.len() != layers && step.blocks.len() != 1 {
@@ -312,6 +315,7 @@ impl TypedModel {
                 self.edge_dims
             ));
         }
+        step.check_reused()?;
         let top = &step.blocks[step.blocks.len() - 1];
         if let Some(target) = self.target
             && step.num_targets > top.num_dst[target.node_type]
@@ -344,7 +348,9 @@ impl TypedModel {
         for (l, stage) in self.stages.iter().enumerate() {
             let (below, this) = acts.stages.split_at_mut(l);
             let x = below.last().map_or(&acts.input.out, |below| &below.rows.out);
-            stage.forward(&pass.part(l as u64), &step.input(&self.schema, l, x, &projected), &mut this[0])?;
+            let reused = if l == 0 { step.reused } else { &[] };
+            let input = step.input(&self.schema, l, x, &projected);
+            stage.forward(&pass.part(l as u64), &input, reused, &mut this[0])?;
         }
         let top = acts.stages.last_mut().expect("a model has at least one layer");
         if pass.training {
@@ -361,7 +367,7 @@ impl TypedModel {
 
     /// Returns true if the first layer reads projections, not rows. The rows below an only layer
     /// are those of [`TypedActivations::hidden`].
-    fn reads_projections(&self) -> bool {
+    pub(super) fn reads_projections(&self) -> bool {
         let is_only = self.stages.len() == 1 && self.head.is_empty();
         !is_only && self.stages[0].conv.reads_projections()
     }
@@ -408,7 +414,7 @@ impl TypedModel {
     ) -> graphmill_core::Result<&'a [Matrix]> {
         acts.stages.resize_with(self.stages.len(), StageActs::default);
         let input = TypedInput { schema: &self.schema, block, x, edges, projected: &[] };
-        self.stages[l].forward(&pass.part(l as u64), &input, &mut acts.stages[l])?;
+        self.stages[l].forward(&pass.part(l as u64), &input, &[], &mut acts.stages[l])?;
         Ok(&acts.stages[l].rows.out)
     }
 

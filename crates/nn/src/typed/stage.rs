@@ -4,8 +4,8 @@ use graphmill_core::Result;
 
 use super::{ProjectionGrad, Scope, TypedGrads, TypedInput, TypedLayer, activations::StageActs};
 use crate::{
-    Epilogue, Matrix, Param, Pass,
-    backend::Activation,
+    Epilogue, Matrix, Param, Pass, Reused,
+    backend::{Activation, ops::Gather},
     layer::{Norm, site},
 };
 
@@ -39,17 +39,26 @@ impl TypedStage {
         Epilogue { activation: self.activation, dropout }
     }
 
-    /// Computes the output rows of all types in `acts.rows.out`.
-    pub(super) fn forward(&self, pass: &Pass, input: &TypedInput, acts: &mut StageActs) -> Result<()> {
+    /// Computes the output rows of all types in `acts.rows.out`. The `reused` rows of each type, if
+    /// there are some, follow those that the layer computes, before the norm.
+    pub(super) fn forward(
+        &self,
+        pass: &Pass,
+        input: &TypedInput,
+        reused: &[Reused],
+        acts: &mut StageActs,
+    ) -> Result<()> {
         let types = input.schema.num_types();
         acts.rows.fit(types);
         let StageActs { rows, saved, before, norms } = acts;
         if self.norms.is_empty() {
             self.conv.forward(pass, input, saved, &mut rows.out)?;
+            append(pass, reused, &mut rows.out);
         } else {
             before.resize_with(types, Matrix::default);
             norms.resize_with(types, Default::default);
             self.conv.forward(pass, input, saved, before)?;
+            append(pass, reused, before);
             for (t, norm) in self.norms.iter().enumerate() {
                 let (x, out) = (&before[t], &mut rows.out[t]);
                 out.resize(x.num_rows(), x.num_cols());
@@ -64,7 +73,8 @@ impl TypedStage {
         Ok(())
     }
 
-    /// Computes the gradients of the last [`TypedStage::forward`] from `acts.rows.grad`.
+    /// Computes the gradients of the last [`TypedStage::forward`] from `acts.rows.grad`. Reused
+    /// rows are constants of the layer, but not of the norm, and leave `acts`.
     pub(super) fn backward(
         &mut self,
         pass: &Pass,
@@ -83,7 +93,21 @@ impl TypedStage {
                 norm.backward(pass, before[t].view(), &mut norms[t], grad.view_mut());
             }
         }
-        let y = if self.norms.is_empty() { &rows.out[..] } else { &before[..] };
+        let y = if self.norms.is_empty() { &mut rows.out[..] } else { &mut before[..] };
+        for ((y, grad), &computed) in y.iter_mut().zip(&mut rows.grad).zip(&input.block.num_dst) {
+            y.truncate(computed);
+            grad.truncate(computed);
+        }
         self.conv.backward(pass, input, saved, TypedGrads { y, grad: &mut rows.grad, x_grad, projections });
+    }
+}
+
+/// Appends the reused rows of each type to the computed ones.
+fn append(pass: &Pass, reused: &[Reused], rows: &mut [Matrix]) {
+    for (reused, rows) in reused.iter().zip(rows).filter(|(reused, _)| !reused.slots.is_empty()) {
+        let computed = rows.num_rows();
+        rows.grow(computed + reused.slots.len());
+        let dst = rows.rows_mut(computed..computed + reused.slots.len());
+        Gather { src: reused.rows, ids: reused.slots, dst }.run(pass.backend);
     }
 }

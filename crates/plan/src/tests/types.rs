@@ -1,6 +1,7 @@
 //! Runs on several types.
 
-use graphmill_engine::{strategy, typed::cost::TypeCost};
+use graphmill_data::generate::{GenerateOptions, generate_typed};
+use graphmill_engine::{TrainConfig, strategy, typed::cost::TypeCost};
 
 use super::*;
 
@@ -168,4 +169,14 @@ fn devices_that_compute_gradients_hold_fewer_learned_rows() {
     assert!(factored.contains("a training step 3.6 GB"), "one device trains: {factored}");
     assert!(reason(3, &[("num_samplers", "1")])[1].contains("a Sampler has"), "its topology is too large");
     assert!(reason(1, &[])[0].contains("a training step 3.6 GB"));
+}
+
+#[test]
+fn reused_rows_of_several_types_are_not_counted() {
+    let options = GenerateOptions { nodes: 200, classes: 2, dim: 4, ..GenerateOptions::default() };
+    let data = generate_typed("typed", &options).unwrap();
+    let config = TrainConfig { model: "rsage".into(), reuse: "layered".into(), ..TrainConfig::default() };
+    let message = measure_types(&config, &data).err().unwrap().to_string();
+    assert!(message.starts_with("--reuse layered: plans of several types do not count"), "{message}");
+    assert!(message.contains("use --reuse none here"), "{message}");
 }

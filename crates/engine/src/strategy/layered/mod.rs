@@ -66,7 +66,7 @@ use crate::{
     timeline::Stage,
 };
 pub use options::{HotGradient, HotSplit, LayeredOptions};
-pub(crate) use options::{derive_options, refuses_to_decide, unused};
+pub(crate) use options::{REQUESTS, derive_options, refuses_to_decide, unused};
 pub use planned::reuse_plan;
 pub(crate) use planned::reuse_plan_of;
 use super_batch::{SuperBatch, SuperBatchContext, SuperBatchMaker};
@@ -157,16 +157,6 @@ impl<'a> Layered<'a> {
         (start..start + self.updates(batches)).collect()
     }
 
-    /// Largest length of a super-batch if the largest change of a weight by an update is `change`.
-    fn length_at(&self, change: f32) -> u64 {
-        let max = self.options.max_variation;
-        if max == 0.0 || change == 0.0 {
-            return self.length;
-        }
-        let updates = (max / (2.0 * f64::from(change))) as u64;
-        updates.saturating_mul(self.round()).clamp(self.round(), self.length)
-    }
-
     /// Reduces the number of hot rows if training waits for them, else increases it. The other
     /// nodes are left to the devices' feature caches (section 4.1.3). Ranks follow the one that
     /// waits for the largest share of its time, so that all have the same hot nodes.
@@ -231,7 +221,9 @@ impl<'a> Layered<'a> {
             if !std::mem::take(&mut begun) {
                 let Some(fresh) = self.refresh(now, epoch, &history)? else { return Ok(Flow::Stop) };
                 now = fresh;
-                let next_length = self.length_at(history.position().change);
+                let (length, change) = (self.length, history.position().change);
+                let next_length =
+                    reuse::length_at((length, self.round()), self.options.max_variation, change);
                 history.begin(SuperBatchSpan { start, ..now.span.clone() }, next_length);
             }
             let length = now.span.batches.end - now.span.batches.start;
@@ -417,21 +409,7 @@ impl Strategy for Layered<'_> {
 
     fn reuse(&mut self) -> Option<ReuseRecord> {
         let split = self.maker.as_ref()?.split;
-        let ReuseTotals { super_batches, batches, requested, reused, made, edges, waited } =
-            self.history.position().totals;
-        let each = |sum: u64| sum as f64 / super_batches.max(1) as f64;
-        Some(ReuseRecord {
-            super_batch: each(batches),
-            hot_nodes: each(made),
-            asked_rows: requested,
-            reused_rows: reused,
-            made_rows: made,
-            made_edges: edges,
-            waited_seconds: waited,
-            split,
-            variation: 0.0,
-        })
-        .filter(|_| super_batches > 0)
+        self.history.position().totals.record(split, 0.0)
     }
 
     fn staleness_bound(&self) -> u64 {

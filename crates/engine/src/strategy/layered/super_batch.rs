@@ -6,11 +6,11 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{NodeId, memory};
+use graphmill_core::NodeId;
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
-use super::{HotGradient, HotSplit, LayeredOptions, options::REQUESTS};
+use super::{HotGradient, HotSplit, LayeredOptions, REQUESTS};
 use crate::{
     Error, Result,
     config::{Devices, Switch},
@@ -18,8 +18,8 @@ use crate::{
     hotness::scores::counted,
     learner::{Learner, StepContext},
     reuse::{
-        Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, ReuseTotals, RowExchange, RowMaker,
-        RowShape, RowVersion, SuperBatchSpan, basis,
+        self, Embeddings, History, HotQueue, Lookahead, Ranking, ReusePlan, ReuseTotals, RowExchange,
+        RowMaker, RowShape, RowVersion, SuperBatchSpan, basis,
     },
     stage::Loader,
     strategy::{
@@ -28,17 +28,6 @@ use crate::{
     },
     timeline::{Stage, Timeline},
 };
-
-/// Candidate lengths if no length is given. Longer super-batches cost more than a point of accuracy
-/// on a graph that reuses half of the rows in the first few hundred updates
-/// (book/src/results/strategies.md, "W2").
-const LENGTHS: [u64; 3] = [2, 4, 8];
-/// Largest candidate without a basis: longer super-batches cost attention more than a point, too.
-const MAX_LENGTH_WITHOUT_BASIS: u64 = 4;
-/// Share of the best candidate's savings that the chosen length must reach.
-const MIN_SAVED: f64 = 0.85;
-/// Share of the free memory, and of a device's budget, that rows may take if no ratio is given.
-const MEMORY_SHARE: f64 = 0.25;
 
 /// Largest number of nodes from which the basis is computed.
 const BASIS_NODES: usize = 1 << 12;
@@ -144,19 +133,15 @@ impl SuperBatchMaker {
         let rank = if dims.is_empty() || gradient == HotGradient::Kept { 0 } else { options.hot_rank };
         let width = learner.model.layer_out_dim(0);
         let position = learner.history.position();
-        let max_hot = match options.hot_ratio.0 {
-            // a resumed run uses the limit of its start, whatever memory is free now
-            _ if position.length > 0 => position.max_hot,
-            Some(ratio) => (ratio * nodes as f64).round() as usize,
-            None => {
-                let limit = |bytes: u64| MEMORY_SHARE * bytes as f64;
-                let of_host = memory::available().map_or(f64::INFINITY, limit);
+        let max_hot = match position.length {
+            0 => {
+                let each = 4 * (width + rank + kept.iter().sum::<usize>());
                 // devices hold the rows, too
                 let budget = Some(config.device_budget.0).filter(|&budget| budget > 0);
-                let bytes = of_host.min(budget.map_or(f64::INFINITY, limit));
-                let each = 4 * (width + rank + kept.iter().sum::<usize>());
-                nodes.min((bytes / (2 * each) as f64) as usize)
+                reuse::max_hot(options.hot_ratio, nodes, each, budget)
             }
+            // a resumed run uses the limit of its start, whatever memory is free now
+            _ => position.max_hot,
         };
         let max_hot = match context.exchange {
             Some(exchange) => exchange.least(max_hot as u64)? as usize,
@@ -219,21 +204,17 @@ impl SuperBatchMaker {
         Ok(maker)
     }
 
-    /// Batches per super-batch if no number is given: the shortest candidate that saves most of the
-    /// possible work. A function of the first epoch's batches, not of times.
+    /// Batches per super-batch if no number is given ([`reuse::shortest_length`]).
     fn length(&mut self, loader: &Loader) -> u64 {
         let mut order = Vec::new();
         loader.order(0, &mut order);
         let mut ahead = Lookahead::default();
-        let mut saved = Vec::new();
-        let longest = if self.plan.shape.basis.is_empty() { MAX_LENGTH_WITHOUT_BASIS } else { u64::MAX };
-        for length in LENGTHS.map(|length| length.min(longest).min(loader.num_batches())) {
+        let has_basis = !self.plan.shape.basis.is_empty();
+        reuse::shortest_length(has_basis, loader.num_batches(), |length| {
             let to = (&mut ahead, &mut self.queue);
             self.plan.draw(loader, &order, (0, 0..length), to, &mut self.spaces);
-            saved.push((length, self.queue.saved()));
-        }
-        let best = saved.iter().map(|(_, saved)| *saved).fold(0.0, f64::max);
-        saved.iter().find(|(_, saved)| *saved >= MIN_SAVED * best).map_or(1, |(length, _)| *length)
+            self.queue.saved()
+        })
     }
 
     /// Plan of the next super-batches: that of the run, for the share of the nodes whose rows are

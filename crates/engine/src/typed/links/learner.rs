@@ -291,6 +291,7 @@ impl<'a> LinkLearner<'a> {
             edges: &batch.edges,
             nodes: &batch.sampled.input_nodes,
             num_targets: 0,
+            reused: &[],
         };
         encoder.forward(&pass, &step, acts)?;
         let [rows, grad] = &mut self.rows;

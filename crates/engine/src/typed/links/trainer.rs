@@ -20,6 +20,7 @@ use super::{
         inference::TypedInference,
         notices::{note_of_learned, note_of_sparse},
         ranks::{RankInference, TypedRankView},
+        reuse,
         rounds::Rounds,
         stages::{EpochBatches, SeedSource},
         strategy::Strategy,
@@ -42,6 +43,7 @@ use crate::{
     config::{Work, link::LinkOptions},
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
+    options::NO_REUSE_OF_LINKS,
     record::{
         DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, PresamplingRecord,
         RankRecord, Summary,
@@ -195,6 +197,7 @@ fn check(config: &TrainConfig) -> Result<()> {
         }
     }
     bottom::refuse(config, PROJECTED)?;
+    reuse::refuse(config, NO_REUSE_OF_LINKS)?;
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \
@@ -333,6 +336,7 @@ impl<'a> BatchRun for LinkRun<'a> {
             timeline: &timeline,
             // the source makes the share of a rank
             owners: None,
+            ahead: None,
         };
         let last = batches.end;
         let flow = if let Some(rounds) = &mut self.rounds {

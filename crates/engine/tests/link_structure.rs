@@ -112,7 +112,7 @@ fn models_read_the_graph_that_they_are_built_for() {
     let of_graph = scores(build::model(&config, &data).unwrap());
     let of_shapes = scores(build::model_of_shapes(&config, &data).unwrap());
     assert!(of_graph.iter().zip(&of_shapes).all(|(graph, shapes)| graph != shapes));
-    let graph = Graph::new(vec![0; NODES + 1].into(), Vec::new().into()).unwrap();
+    let graph = Graph::new(vec![0u64; NODES + 1].into(), Vec::<u32>::new().into()).unwrap();
     assert_eq!(scores(build::model(&config, &Dataset { graph, ..groups() }).unwrap()), of_shapes);
 }
 

@@ -8,20 +8,21 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use graphmill_core::{Features, progress::Quiet as QuietWork};
+use graphmill_core::{Features, Graph, progress::Quiet as QuietWork};
 use graphmill_data::{
     Dataset, TypedBuilder, TypedDataset,
     generate::{GenerateOptions, generate},
     typed::EdgeType,
 };
 use graphmill_engine::{
-    AnyDataset, CandidateOptions, Error, Result, RunContext, RunDir, TrainConfig,
+    AnyDataset, CandidateOptions, Error, Result, RunContext, RunDir, TrainConfig, build,
     observer::Quiet,
     options::key,
     predictor::{LinkPredictor, TopOptions},
     record::Summary,
     saved::{SavedRun, Selection, links::Reading},
 };
+use graphmill_nn::{Matrix, Pass, Saved, backend::Cpu, link::decoder::Pairs, model::Model};
 
 use crate::typed_links::shop;
 
@@ -92,6 +93,27 @@ fn structure_predicts_links_of_small_groups() {
         let (structure, dot) = (of("structure"), of("dot"));
         assert!(structure > 0.85 && structure > dot, "{data}: AUC {structure}, {dot} without structure");
     }
+}
+
+#[test]
+fn models_read_the_graph_that_they_are_built_for() {
+    let root = tempfile::tempdir().unwrap();
+    stored(root.path());
+    let (config, data) = (config(&root.path().join("one"), &[]).unwrap(), groups());
+    let ends = data.graph.in_neighbors(7);
+    let scores = |model: Model| {
+        let (rows, backend) = (Matrix::zeros(ends.len(), data.labels.classes()), Cpu::default());
+        let nodes = [ends, &vec![7; ends.len()][..]];
+        let pairs = Pairs { source: rows.view(), destination: rows.view(), relation: &[], nodes };
+        let (pass, mut scores) = (Pass { backend: &backend, training: false, key: 0 }, Matrix::default());
+        model.decoder().unwrap().forward(&pass, &pairs, &mut Saved::default(), &mut scores);
+        scores.view().host().to_vec()
+    };
+    let of_graph = scores(build::model(&config, &data).unwrap());
+    let of_shapes = scores(build::model_of_shapes(&config, &data).unwrap());
+    assert!(of_graph.iter().zip(&of_shapes).all(|(graph, shapes)| graph != shapes));
+    let graph = Graph::new(vec![0u64; NODES + 1].into(), Vec::<u32>::new().into()).unwrap();
+    assert_eq!(scores(build::model(&config, &Dataset { graph, ..groups() }).unwrap()), of_shapes);
 }
 
 /// Results of a run without those that depend on time.

@@ -26,6 +26,11 @@
 //! [`MAX_READ`] entries of rows, in a fixed order, and ends there: counts are then those of the
 //! entries that it has read, and the distance counts as more than 6.
 //!
+//! The nodes that two rows share are searched for: each node of the shorter row in the longer one.
+//! Reading both rows gives the same nodes in the same order, and is faster unless one is much
+//! longer: bits of the row of `b`, set once a pair, reject most entries of the other rows. The
+//! entries that count are always those of the search.
+//!
 //! # Source
 //!
 //! Liben-Nowell and Kleinberg, *The link prediction problem for social networks*, CIKM 2003
@@ -37,24 +42,35 @@
 //!
 //! # Cost
 //!
-//! O(d(a) log d(b)) for common neighbours, O(D log d) for paths with `D` the sum of the degrees of
-//! the neighbours of `a`, and O(1) for each entry that the search for the distance reads: at most
-//! `3 MAX_READ` entries a pair.
+//! O(d(a) + d(b)) for common neighbours, O(D) for paths with `D` the sum of the degrees of the
+//! neighbours of `a`, of which one whose degree is above `8 d(b)` counts `d(b) log d` instead, and
+//! O(1) for each entry that the search for the distance reads: at most `3 MAX_READ` entries a pair,
+//! and eight times as many for paths where rows are read whole.
 //!
 //! # Memory
 //!
 //! 8 bytes for each edge of the graph without directions and 16 for each node; twice the bytes of
-//! edges while it is made from a graph that stores both directions. 512 KiB for each thread that
+//! edges while it is made from a graph that stores both directions. 516 KiB for each thread that
 //! searches.
 //!
 //! # Deviations
 //!
 //! SEAL learns from the subgraph around a pair; these are fixed functions of it.
 
+#![forbid(unsafe_code)]
+
+mod distance;
+mod shared;
+
 use std::{cell::RefCell, mem};
 
 use graphmill_core::{Graph, NodeId, Result, memory};
 use rayon::prelude::*;
+
+use self::{
+    distance::Search,
+    shared::{Filtered, entries, filtered, shared},
+};
 
 /// Number of features of a pair, `K`.
 pub const WIDTH: usize = 21;
@@ -62,14 +78,8 @@ pub const WIDTH: usize = 21;
 pub const MAX_READ: usize = 1 << 14;
 /// Largest distance that has a feature of its own.
 const FARTHEST: usize = 6;
-/// Bits of the filter of a row.
-const FILTER: usize = 1 << 15;
-/// Entries of a row that are read in the time of a search in it.
+/// Number of entries that are read in the time of a search.
 const SCANNED: usize = 8;
-/// Slots of the table of nodes that a search has seen: twice as many as nodes.
-const SLOTS: usize = 2 * MAX_READ;
-/// An unused slot.
-const UNUSED: u64 = u64::MAX;
 /// Entries of rows that a task sorts.
 const MIN_SORTED: usize = 1 << 14;
 
@@ -288,81 +298,8 @@ struct Paths {
     weight: f64,
 }
 
-/// Row of neighbours, with bits that most other nodes lack.
-struct Filtered<'r> {
-    row: &'r [NodeId],
-    bits: &'r Bits,
-}
-
-/// A bit for the last digits of each node of a row.
-type Bits = [u64; FILTER / 64];
-
-impl Filtered<'_> {
-    /// Calls `see` with the nodes of the row that the ascending row `read` holds too, but for
-    /// `skipped`, in their order. Reads all entries.
-    fn shared(&self, read: &[NodeId], skipped: NodeId, mut see: impl FnMut(NodeId)) {
-        let mut left = self.row;
-        for &x in read {
-            let (word, bit) = place(x);
-            if self.bits[word] & bit == 0 || x == skipped {
-                continue;
-            }
-            // the next entries are more likely than the last
-            let mut ahead = 1;
-            while left.get(ahead).is_some_and(|&y| y <= x) {
-                ahead *= 2;
-            }
-            let near = &left[..left.len().min(ahead)];
-            left = &left[near.partition_point(|&y| y < x)..];
-            if left.first() == Some(&x) {
-                see(x);
-            }
-        }
-    }
-}
-
-/// Word and bit of a node.
-fn place(node: NodeId) -> (usize, u64) {
-    (node as usize % FILTER / 64, 1 << (node % 64))
-}
-
-/// Runs `work` with a row and its bits.
-fn filtered<R>(row: &[NodeId], work: impl FnOnce(&Filtered) -> R) -> R {
-    BITS.with_borrow_mut(|bits| {
-        row.iter().map(|&x| place(x)).for_each(|(word, bit)| bits[word] |= bit);
-        let done = work(&Filtered { row, bits });
-        row.iter().for_each(|&x| bits[place(x).0] = 0);
-        done
-    })
-}
-
-/// Calls `see` with the nodes of the ascending row `read` that the ascending row `other` holds, but
-/// for `skipped`, which is not counted either. Reads at most `left` entries, and subtracts them.
-fn shared(
-    read: &[NodeId],
-    mut other: &[NodeId],
-    skipped: NodeId,
-    left: &mut usize,
-    mut see: impl FnMut(NodeId),
-) {
-    for &x in read.iter().filter(|&&x| x != skipped) {
-        if *left == 0 || other.is_empty() {
-            return;
-        }
-        *left -= 1;
-        other = &other[other.partition_point(|&y| y < x)..];
-        if other.first() == Some(&x) {
-            see(x);
-        }
-    }
-}
-
-/// Number of entries that [`shared`] reads without a limit: those up to the first beyond `other`.
-fn entries(read: &[NodeId], other: &[NodeId], skipped: NodeId) -> usize {
-    let Some(last) = other.last() else { return 0 };
-    let (within, beyond) = read.split_at(read.partition_point(|x| x <= last));
-    let count = |part: &[NodeId]| part.len() - usize::from(part.binary_search(&skipped).is_ok());
-    count(within) + count(beyond).min(1)
+thread_local! {
+    static SEARCH: RefCell<Search> = RefCell::default();
 }
 
 /// Sorts each row.
@@ -380,118 +317,6 @@ fn sort_rows(indptr: &[u64], rows: &mut [NodeId]) {
     let middle = count / 2;
     let (first, second) = rows.split_at_mut((indptr[middle] - indptr[0]) as usize);
     rayon::join(|| sort_rows(&indptr[..=middle], first), || sort_rows(&indptr[middle..], second));
-}
-
-thread_local! {
-    static BITS: RefCell<Bits> = const { RefCell::new([0; FILTER / 64]) };
-    static SEARCH: RefCell<Search> = RefCell::default();
-}
-
-/// Search for the distance of a pair. Its memory is reused from pair to pair.
-#[derive(Default)]
-struct Search {
-    /// Nodes that were seen, each with the end that has seen it in the lowest bit.
-    slots: Vec<u64>,
-    /// Numbers of the used slots.
-    used: Vec<u32>,
-    /// Nodes of the last level of each end.
-    frontiers: [Vec<NodeId>; 2],
-    next: Vec<NodeId>,
-}
-
-/// Outcome of seeing a node.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    First,
-    BySameEnd,
-    ByOtherEnd,
-}
-
-impl Search {
-    /// Number of edges between `a` and `b` without their edge, up to 6; `None` if there are more,
-    /// or the search has read [`MAX_READ`] entries.
-    fn distance(&mut self, of: &PairStructure, [a, b]: [NodeId; 2]) -> Option<usize> {
-        self.begin([a, b]);
-        let mut left = MAX_READ;
-        for steps in 1..=FARTHEST {
-            let end = usize::from(self.frontiers[1].len() < self.frontiers[0].len());
-            // a level has at most as many nodes as entries are read
-            let mut next = mem::take(&mut self.next);
-            next.clear();
-            let frontier = mem::take(&mut self.frontiers[end]);
-            let met = frontier.iter().find_map(|&w| self.step(of, (w, [a, b], end), &mut left, &mut next));
-            self.next = frontier;
-            let is_last = next.is_empty();
-            self.frontiers[end] = next;
-            match met {
-                Some(true) => return Some(steps),
-                Some(false) => return None,
-                None if is_last => return None,
-                None => {}
-            }
-        }
-        None
-    }
-
-    /// Adds the neighbours of `w` to the next level of an end. Returns true if the other end has
-    /// seen one, and false if no entry may be read any more.
-    fn step(
-        &mut self,
-        of: &PairStructure,
-        (w, [a, b], end): (NodeId, [NodeId; 2], usize),
-        left: &mut usize,
-        next: &mut Vec<NodeId>,
-    ) -> Option<bool> {
-        for &x in of.row(w) {
-            if [w, x] == [a, b] || [w, x] == [b, a] {
-                continue;
-            }
-            if *left == 0 {
-                return Some(false);
-            }
-            *left -= 1;
-            match self.see(x, end) {
-                Seen::First => memory::demand_push(next, x),
-                Seen::BySameEnd => {}
-                Seen::ByOtherEnd => return Some(true),
-            }
-        }
-        None
-    }
-
-    /// Forgets the last search, and sees both ends.
-    fn begin(&mut self, ends: [NodeId; 2]) {
-        if self.slots.is_empty() {
-            memory::demand(&mut self.used, MAX_READ + 2);
-            memory::demand_len(&mut self.slots, SLOTS, UNUSED);
-        }
-        self.used.iter().for_each(|&slot| self.slots[slot as usize] = UNUSED);
-        self.used.clear();
-        for (end, node) in ends.into_iter().enumerate() {
-            self.see(node, end);
-            self.frontiers[end].clear();
-            memory::demand_push(&mut self.frontiers[end], node);
-        }
-    }
-
-    /// Marks a node as seen by an end, unless one has seen it.
-    fn see(&mut self, node: NodeId, end: usize) -> Seen {
-        let entry = u64::from(node) << 1 | end as u64;
-        let hash = u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let mut slot = hash as usize % SLOTS;
-        loop {
-            match self.slots[slot] {
-                UNUSED => {
-                    self.slots[slot] = entry;
-                    self.used.push(slot as u32);
-                    return Seen::First;
-                }
-                found if found == entry => return Seen::BySameEnd,
-                found if found == entry ^ 1 => return Seen::ByOtherEnd,
-                _ => slot = (slot + 1) % SLOTS,
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -645,6 +470,47 @@ mod tests {
             let without = PairStructure::new(&graph(nodes, &[&all[..], &[other]].concat())).unwrap();
             assert_eq!(features(&with, pair), features(&without, pair), "{pair:?}");
         }
+    }
+
+    /// Paths by searches alone, which count each entry that they read.
+    fn searched(of: &PairStructure, [a, b]: [NodeId; 2], degree: usize) -> (usize, u64, usize) {
+        let (mut count, mut weight, mut left) = (0, 0.0_f64, MAX_READ);
+        for &w in of.row(a).iter().filter(|&&w| w != b) {
+            let [shorter, longer] = match of.row(w).len() <= degree {
+                true => [of.row(w), of.row(b)],
+                false => [of.row(b), of.row(w)],
+            };
+            shared(shorter, longer, a, &mut left, |x| {
+                count += 1;
+                weight += (of.row(w).len() as f64 * of.row(x).len() as f64).sqrt().recip();
+            });
+        }
+        (count, weight.to_bits(), left)
+    }
+
+    #[test]
+    fn paths_have_the_bits_of_those_that_are_searched() {
+        // degrees from 1 to hundreds: searches of some pairs end early
+        let mut stream = Stream::new(key(&[8]));
+        let mut skewed = || (stream.uniform().powi(3) * 700.0) as NodeId;
+        let all: Vec<[NodeId; 2]> = (0..60_000).map(|_| [skewed(), skewed()]).collect();
+        let of = PairStructure::new(&graph(700, &all)).unwrap();
+        let mut ended = [0; 2];
+        for [u, v] in (0..700).flat_map(|u| (0..700).step_by(61).map(move |v| [u, (v + u) % 700])) {
+            let is_edge = of.row(u).contains(&v);
+            let [a, b] = if of.row(u).len() <= of.row(v).len() { [u, v] } else { [v, u] };
+            let degree = of.row(b).len() - usize::from(is_edge);
+            let (count, weight, left) = searched(&of, [a, b], degree);
+            let found = filtered(of.row(b), |neighbors| of.paths([a, b], neighbors, degree));
+            assert_eq!((found.count, found.weight.to_bits()), (count, weight), "{u} - {v}");
+            ended[usize::from(left == 0)] += 1;
+        }
+        assert!(ended.iter().all(|&count| count > 150), "{ended:?}");
+    }
+
+    #[test]
+    fn a_graph_without_edges_is_that_of_its_nodes() {
+        assert_eq!(PairStructure::without_edges(5).unwrap(), PairStructure::new(&graph(5, &[])).unwrap());
     }
 
     #[test]

@@ -134,6 +134,40 @@ fn several_types_are_planned_by_the_strategies_that_train_them() {
     }
 }
 
+#[test]
+fn streams_of_events_are_planned_for_this_machine() {
+    let sandbox = Sandbox::new();
+    let mut text = String::from("u,i,ts,label,idx\n");
+    for e in 1..=400u32 {
+        let user = 1 + (e * 7919 + e / 40) % 12;
+        text += &format!("{user},{},{},0,{e}\n", 13 + (user * 3 + e / 100) % 8, e * 60);
+    }
+    sandbox.write("ml_visits.csv", text);
+    sandbox.ok("import events ml_visits.csv visits");
+    let options = "--model tgn --hidden 8 --time-dim 4 --batch-size 50 --eval-nodes 30";
+    let plan = sandbox.ok_json(&format!("plan visits {options} --threads 1"));
+    assert_eq!((&plan["sizes"]["batches"], &plan["sizes"]["scored"]), (&6.into(), &30.into()), "{plan}");
+    let rows = plan["threads"].as_array().unwrap();
+    assert!(rows.len() == 1 && rows[0]["epoch_seconds"].as_f64().unwrap() > 0.0, "{plan}");
+    let command = plan["recommendation"]["command"].as_str().unwrap();
+    let train = command.strip_prefix("graphmill ").unwrap();
+    sandbox.ok(&format!("{train} --epochs 1 --out run"));
+    let text = sandbox.ok(&format!("plan visits {options}"));
+    assert!(text.contains("recommended: ") && text.contains("not predicted, because streams"), "{text}");
+    sandbox.dataset("data");
+    for (args, part) in [
+        ("plan visits --model tgn --hardware laptop", "--hardware: streams of events train on the processor"),
+        ("plan visits --model tgn --device-counts 1,2", "--device-counts: streams of events train on"),
+        ("plan visits --model tgn --devices cuda:0", "--devices: streams of events train on"),
+        ("plan visits --model tgn --reuse layered", "--reuse layered: --model tgn does not use it"),
+        ("plan data --hardware laptop --eval-nodes 9", "--eval-nodes: only the plan of a stream"),
+        ("plan data --model tgn", "have no times, and it learns these"),
+    ] {
+        let refused = sandbox.run(args);
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+    }
+}
+
 /// Hit rates, and the bytes of a minibatch from host memory, of each type with features.
 #[test]
 fn plans_of_several_types_agree_with_the_records_of_runs() {

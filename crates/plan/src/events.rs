@@ -11,7 +11,7 @@
 
 use std::{fmt, fs, path::Path};
 
-use graphmill_core::memory::available;
+use graphmill_core::memory::{available, resident};
 use graphmill_data::typed::TypedDataset;
 use graphmill_engine::{
     Error, Result, TrainConfig,
@@ -49,6 +49,8 @@ pub struct EventPlan {
     pub memory: Vec<MemoryPart>,
     /// Bytes of all these parts.
     pub memory_bytes: u64,
+    /// Bytes of the process before it opens the dataset, if the system reports them.
+    pub program_bytes: Option<u64>,
     /// Bytes of memory that this machine has available, if the system reports them.
     pub available_bytes: Option<u64>,
     /// Bytes of the files of the dataset, which is mapped while it opens.
@@ -137,6 +139,7 @@ pub fn plan_events(request: &Request, data: &TypedDataset, dir: &Path) -> Result
     let config = &request.config;
     let given: Vec<&str> = request.given.iter().map(|(name, _)| *name).collect();
     config.refuse_unused(&given)?;
+    let program_bytes = resident();
     let costs = EventCosts::new(config, data, dir)?;
     let eval_every = config.eval_every.fixed().unwrap_or(1);
     let mut threads = Vec::new();
@@ -153,6 +156,7 @@ pub fn plan_events(request: &Request, data: &TypedDataset, dir: &Path) -> Result
         threads,
         memory_bytes: memory.iter().map(|part| part.bytes).sum(),
         memory,
+        program_bytes,
         available_bytes: available(),
         dataset_bytes: data.directory.as_deref().map_or(0, bytes_of_files),
         row_file_bytes: costs.file_bytes(),
@@ -243,7 +247,11 @@ impl fmt::Display for EventPlan {
         if let Some(available) = self.available_bytes {
             write!(f, " of {} that are available", gb(available as f64))?;
         }
-        writeln!(f, ": {}", memory.join(", "))?;
+        write!(f, ": {}", memory.join(", "))?;
+        match self.program_bytes {
+            Some(bytes) => writeln!(f, "; beside them {} of the program", gb(bytes as f64))?,
+            None => writeln!(f)?,
+        }
         let [between, within] = self.checkpoint_bytes.map(|bytes| gb(bytes as f64));
         write!(f, "disk: the dataset {}, ", gb(self.dataset_bytes as f64))?;
         if let Some(bytes) = self.row_file_bytes {

@@ -477,4 +477,18 @@ mod tests {
         assert_eq!(other.bytes(), of_nodes + 4 * 16);
         assert_eq!(TimeIndex::new(&graph, None, None).unwrap().admitted(&graph, 0, None, i64::MIN), 0..2);
     }
+
+    #[test]
+    fn tables_of_draws_by_recency_are_counted_once_they_are_made() {
+        let times: Vec<i64> = (0..100).collect();
+        let graph = Graph::new(vec![0, 90, 100].into(), vec![0; 100].into()).unwrap();
+        let index = TimeIndex::new(&graph, Some(&times.into()), None).unwrap();
+        let without = index.bytes();
+        index.decay(&graph, 20.0).unwrap();
+        let one = index.bytes() - without;
+        // the bounds of the rows, and a sum for each edge of the long one
+        assert!(one > 3 * 8 + 90 * 4 && one <= TimeIndex::most_bytes_of_recency(2, 100), "{one}");
+        index.decay(&graph, 40.0).unwrap();
+        assert!(index.bytes() > without + one, "two half lives");
+    }
 }

@@ -104,9 +104,9 @@ fn the_memory_of_a_stream_is_that_of_its_budget() {
     assert_eq!(bytes(&recent, tables), Some(8 * 36 + 8 * 1200 + 32 * 35));
     assert!(recent.row_file_bytes.is_none() && recent.memory_bytes > plain.memory_bytes);
     // the same rows in files, with the memory of the budget
-    let limited = plan(&[("host_budget", "30000")]);
-    assert_eq!(bytes(&limited, "rows within --host-budget"), Some(30000));
-    assert!(limited.row_file_bytes.unwrap() > 30000 && bytes(&limited, "memory").is_none());
+    let limited = plan(&[("host_budget", "41000")]);
+    assert_eq!(bytes(&limited, "rows within --host-budget"), Some(41000));
+    assert!(limited.row_file_bytes.unwrap() > 41000 && bytes(&limited, "memory").is_none());
     assert!(limited.to_string().contains("rows beyond --host-budget"), "{limited}");
 }
 

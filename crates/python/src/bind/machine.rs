@@ -8,6 +8,7 @@ use graphmill_data::{
 };
 use graphmill_engine::{
     Result, TrainConfig, bench as benches,
+    config::events::{self, is_of_events},
     doctor::{examine, version},
     events as engine_events,
     options::key,
@@ -202,6 +203,10 @@ pub(super) fn plan_machines(
     let hardware = hardware.map(|word| Hardware::find(&word)).transpose().map_err(error::engine)?;
     let cluster = Cluster { machines, network, hardware };
     derive(&mut config, &measured, &given)?;
+    if is_of_events(&config) {
+        refuse_other_machines(&config, &["partition"]).map_err(error::engine)?;
+    }
+    refuse_of_events(&config, &given).map_err(error::engine)?;
     let report = match measured {
         Measured::Here(dataset, _) => {
             let data = dataset.data.clone();

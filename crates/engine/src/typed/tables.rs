@@ -4,9 +4,10 @@ use std::{path::Path, sync::Arc};
 
 use graphmill_data::{
     dataset::StoredTable,
-    typed::{FeatureTable, TypedDataset},
+    typed::{FeatureTable, TypedDataset, manifest_text},
 };
 use graphmill_loader::Feature;
+use serde_json::Value as Json;
 
 use crate::{Result, build};
 
@@ -16,6 +17,13 @@ pub(super) type Tables = Vec<Option<Arc<dyn Feature>>>;
 /// References to tables.
 pub(super) fn borrowed(tables: &Tables) -> Vec<Option<&dyn Feature>> {
     tables.iter().map(Option::as_deref).collect()
+}
+
+/// Number of node types that the dataset in `dir` stores, of the `types` of a run. Types that the
+/// run has added follow them: their nodes are the rows of its task, and no file holds them.
+pub(super) fn num_stored(dir: &Path, types: usize) -> usize {
+    let manifest = manifest_text(dir).and_then(|text| serde_json::from_slice::<Json>(&text).ok());
+    manifest.and_then(|manifest| Some(manifest["node_types"].as_array()?.len())).unwrap_or(types)
 }
 
 /// Opens the feature file of type `t` in the directory of a dataset.

@@ -73,8 +73,8 @@ impl Names {
                     let (key, shown) = (file.to_string_lossy(), file.display());
                     self.find_keys(keys, [&*key].into_iter(), dataset).map_err(|_| {
                         Error::usage(format!(
-                            "--nodes {shown}: there is no such file, and {dataset} has no such key; check its \
-                             spelling"
+                            "--nodes {shown}: there is no such file, and {dataset} has no such key; check \
+                             its spelling"
                         ))
                     })
                 }

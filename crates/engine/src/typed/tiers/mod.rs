@@ -160,9 +160,9 @@ impl Lowest {
         let budget = config.host_budget.0;
         if budget > 0 && lowest.resident > budget {
             return Err(Error::usage(format!(
-                "--host-budget {budget}: rows of type {} are sparse, not stored as f16 or f32, or those of the \
-                 task, so they stay in host memory and take {} bytes; raise it, or import them as dense f16 \
-                 or f32",
+                "--host-budget {budget}: rows of type {} are sparse, not stored as f16 or f32, or those of \
+                 the task, so they stay in host memory and take {} bytes; raise it, or import them as dense \
+                 f16 or f32",
                 kept.join(", "),
                 lowest.resident
             )));

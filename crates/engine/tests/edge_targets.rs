@@ -157,4 +157,11 @@ fn runs_on_edges_have_the_same_bits_for_any_threads_and_after_interruptions() {
     assert_eq!(results(&again), results(&whole));
     let model = |run: &str| fs::read(dir.path().join(run).join("best.safetensors")).unwrap();
     assert_eq!(model("parts"), model("whole"));
+    // the rows of the task stay in memory, and half of those of the accounts are read from the file
+    let beyond = [("task", "some"), ("epochs", "3"), ("host_budget", "1900")];
+    let beyond = config(&data, &beyond).unwrap();
+    let from_disk = train(&beyond, Some(&dir.path().join("disk")), &|| false).unwrap();
+    assert_eq!(results(&from_disk), results(&whole));
+    assert!(from_disk.epochs[0].traffic.disk.rows > 0, "{:?}", from_disk.epochs[0].traffic);
+    assert_eq!(model("disk"), model("whole"));
 }

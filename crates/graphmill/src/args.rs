@@ -320,8 +320,9 @@ pub(crate) fn at() -> Arg {
 pub(crate) fn get_at(matches: &ArgMatches) -> Result<Option<i64>, Error> {
     let Some(word) = matches.get_one::<String>("at") else { return Ok(None) };
     let wrong = |_| {
-        let message = "pass an integer in the units of the times of the dataset; dates are seconds since 1970, \
-                       as 'date -u -d 2024-05-01 +%s' prints them, or microseconds if the import says so";
+        let message = "pass an integer in the units of the times of the dataset; dates are seconds since \
+                       1970, as 'date -u -d 2024-05-01 +%s' prints them, or microseconds if the import says \
+                       so";
         Error::usage(format!("--at {word}: {message}"))
     };
     word.parse().map(Some).map_err(wrong)

@@ -546,7 +546,8 @@ fn a_table_of_edges_between_two_kinds_recommends_items_to_users() {
         "users.csv",
         "name,age\n".to_owned() + &(0..40).map(|u| format!("{u},{}\n", u % 7)).collect::<String>(),
     );
-    let one = "--nodes users.csv --id name --node-type user --edges purchases.csv --src user --dst item --dst-type item";
+    let one = "--nodes users.csv --id name --node-type user --edges purchases.csv --src user --dst item \
+               --dst-type item";
     let text = sandbox.ok(&format!("import tables aged {one}"));
     assert!(
         text.contains("nodes 'user': 40 nodes, 1 feature") && text.contains("'user:edge:item'"),

@@ -536,3 +536,16 @@ def test_a_directory_of_relbench_is_a_dataset(tmp_path):
         graphmill.import_dataset("relbench", tmp_path / "rel", tmp_path / "none", task="driver-one")
     with pytest.raises(TypeError, match="no option 'undirected' for the format 'relbench'"):
         graphmill.import_dataset("relbench", tmp_path / "rel", tmp_path / "none", undirected=True)
+
+
+def test_ends_of_two_types_are_different_nodes():
+    bought = {"user": [1, 2, 2], "item": [1, 1, 3]}
+    data = graphmill.Dataset.from_tables(edges=bought, src="user", dst="item", src_type="user", dst_type="item")
+    assert isinstance(data, graphmill.TypedDataset)
+    assert data.edges(("user", "edge", "item")).edge_index.tolist() == [[0, 1, 1], [0, 0, 1]]
+    users = {"name": [1, 2], "age": [30, None]}
+    options = {"id": "name", "node_type": "user", "src": "user", "dst": "item", "dst_type": "item"}
+    aged = graphmill.Dataset.from_tables(users, bought, **options)
+    assert aged.edges(("user", "edge", "item")).edge_index.tolist() == [[0, 1, 1], [0, 0, 1]]
+    with pytest.raises(TypeError, match="src_type: it belongs to the table of edges"):
+        graphmill.Dataset.from_tables(users, id="name", src_type="user")

@@ -113,9 +113,9 @@ impl Earlier {
         let is_same = self.dataset.as_ref().is_some_and(|before| before.is_same(now));
         if self.draws_split && !is_same {
             notes.push(format!(
-                "the edges that validate and test are drawn from all edges of this dataset, so {dir} may have \
-                 trained on some of them, and scores may be too good; if edges have times, --split-edges \
-                 time:85,5,10 in both runs tests on later ones"
+                "the edges that validate and test are drawn from all edges of this dataset, so {dir} may \
+                 have trained on some of them, and scores may be too good; if edges have times, \
+                 --split-edges time:85,5,10 in both runs tests on later ones"
             ));
         }
         notes

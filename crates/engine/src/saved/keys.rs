@@ -73,8 +73,8 @@ impl Names {
                     let (key, shown) = (file.to_string_lossy(), file.display());
                     self.find_keys(keys, [&*key].into_iter(), dataset).map_err(|_| {
                         Error::usage(format!(
-                            "--nodes {shown}: there is no such file, and {dataset} has no such key; check its \
-                             spelling"
+                            "--nodes {shown}: there is no such file, and {dataset} has no such key; check \
+                             its spelling"
                         ))
                     })
                 }
@@ -152,9 +152,12 @@ impl Names {
         found.map_err(|(_, why)| Error::usage(format!("--nodes: {}", self.of_their_type(why))))
     }
 
-    /// A message about unknown keys, with the type of the nodes.
+    /// A message about unknown keys, with the parts of a key or the type of the nodes.
     fn of_their_type(&self, message: String) -> String {
         match &self.node_type {
+            _ if self.key_columns.len() > 1 => {
+                format!("{message}, or write keys as {}", self.key_columns.join("|"))
+            }
             Some(name) => format!("{message}, or select nodes of type '{name}'"),
             None => message,
         }
@@ -283,5 +286,8 @@ mod tests {
         let key_columns = ["source", "destination"].map(str::to_owned).to_vec();
         let names = Names { keys: Some(Keys::texts(keys)), key_columns, ..Names::default() };
         assert_eq!(names.select(Selection::List("bob|tea,ann|tea"), 3, "shop").unwrap(), [1, 0, 2]);
+        let message = names.select(Selection::List("ann"), 3, "shop").unwrap_err().to_string();
+        let expected = "'ann'; remove them, or write keys as source|destination";
+        assert!(message.ends_with(expected), "{message}");
     }
 }

@@ -5,12 +5,13 @@ use std::{path::Path, sync::Arc};
 use graphmill_core::{Features, matrix::TableType};
 use graphmill_data::{
     dataset::StoredTable,
-    typed::{FeatureTable, TypedDataset},
+    typed::{FeatureTable, TypedDataset, manifest_text},
 };
 use graphmill_loader::{
     Feature,
     feature::{Host, cached::RowFormat},
 };
+use serde_json::Value as Json;
 
 use crate::{Result, build, tiers::in_form};
 
@@ -33,6 +34,13 @@ pub(super) fn in_host(features: &Features, kind: Option<TableType>) -> Result<Ar
         Some(kind) => Host::resident(features, kind)?,
         None => Host::new(features),
     }))
+}
+
+/// Number of node types that the dataset in `dir` stores, of the `types` of a run. Types that the
+/// run has added follow them: their nodes are the rows of its task, and no file holds them.
+pub(super) fn num_stored(dir: &Path, types: usize) -> usize {
+    let manifest = manifest_text(dir).and_then(|text| serde_json::from_slice::<Json>(&text).ok());
+    manifest.and_then(|manifest| Some(manifest["node_types"].as_array()?.len())).unwrap_or(types)
 }
 
 /// Opens the feature file of type `t` in the directory of a dataset, whose rows are read in the

@@ -36,7 +36,7 @@ use super::{
     batches::{HeldRows, RunBatches},
     devices::TypedDevices,
     step,
-    tables::{Tables, borrowed, on_disk},
+    tables::{Tables, borrowed, num_stored, on_disk},
     task::TypedTask,
     visits::TypedVisits,
 };
@@ -148,10 +148,10 @@ impl Lowest {
                  memory only; write it to a directory with graphmill generate or graphmill import",
             ));
         };
-        let mut kept = Vec::new();
+        let (mut kept, stored) = (Vec::new(), num_stored(dir, types));
         for t in 0..types {
             let Some(of) = rows(task, t) else { continue };
-            if task.is_stored[t] && matches!(of.format, RowFormat::Dense(_)) {
+            if t < stored && task.is_stored[t] && matches!(of.format, RowFormat::Dense(_)) {
                 lowest.tables[t] = Some(on_disk(dir, t, data, task.row_type)?);
                 lowest.in_files[t] = true;
             } else {
@@ -162,8 +162,9 @@ impl Lowest {
         let budget = config.host_budget.0;
         if budget > 0 && lowest.resident > budget {
             return Err(Error::usage(format!(
-                "--host-budget {budget}: rows of type {} are sparse, or not stored as f16 or f32, so they \
-                 stay in host memory and take {} bytes; raise it, or import them as dense f16 or f32",
+                "--host-budget {budget}: rows of type {} are sparse, not stored as f16 or f32, or those of \
+                 the task, so they stay in host memory and take {} bytes; raise it, or import them as dense \
+                 f16 or f32",
                 kept.join(", "),
                 lowest.resident
             )));

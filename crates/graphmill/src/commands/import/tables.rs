@@ -269,8 +269,8 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
     Ok(TableSchema { nodes, edges, targets, base, ..TableSchema::default() })
 }
 
-/// Checks that the columns of the keys and targets are named, of the tables that are there: those of
-/// nodes, edges and targets.
+/// Checks that the columns of the keys and targets are named, of the tables that are given: those
+/// of nodes, edges and targets.
 fn check_columns(matches: &ArgMatches, [nodes, edges, targets]: [bool; 3]) -> Result<(), Error> {
     let key = "the column of the key";
     let needed = [

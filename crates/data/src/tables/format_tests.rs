@@ -264,11 +264,11 @@ fn mixed_columns_are_refused_with_file_and_line() {
 
 #[test]
 fn keys_and_categories_keep_their_texts() {
-    let text = "id;code;kind\n1.000;1,5;x\n2.000;2,5;y\n";
+    let text = "id;code;kind\n1,000;1,5;x\n2,000;2,5;y\n";
     let (_, dir) = import_nodes(text, "columns = { code = \"category\" }");
     let data = typed::open(dir.path().join("out"), Verify::Once).unwrap();
     let keys = data.nodes[0].keys.as_ref().unwrap();
-    assert_eq!((0..2).map(|v| keys.get(v).to_string()).collect::<Vec<_>>(), ["1.000", "2.000"]);
+    assert_eq!((0..2).map(|v| keys.get(v).to_string()).collect::<Vec<_>>(), ["1,000", "2,000"]);
     assert_eq!(data.nodes[0].features.as_ref().unwrap().names, ["code=1,5", "code=2,5"]);
 }
 

@@ -569,3 +569,37 @@ fn ends_without_a_common_key_are_reported_if_they_have_one_type() {
     let message = "node type 'user': there is no table of edges; name --edges FILE";
     assert!(refused.status == Some(2) && refused.stderr.contains(message), "{}", refused.stderr);
 }
+
+#[test]
+fn formats_are_options_and_leaks_are_warnings() {
+    let sandbox = Sandbox::new();
+    let rows: String = (0..60)
+        .map(|i| format!("n{i};{i},5;0{}/0{}/2024;{};k{}\n", i % 9 + 1, i % 9 + 1, i % 2, i % 2))
+        .collect();
+    sandbox.write("nodes.csv", format!("id;amount;opened;label;kind\n{rows}"));
+    let import = "import tables data --nodes nodes.csv --id id --label label";
+    let text = sandbox.ok(&format!("{import} --format opened=%d/%m/%Y"));
+    for part in [
+        "amount  number, standardized, written as decimal-comma\n",
+        "opened  date: age, written as %d/%m/%Y\n",
+        "warning: column 'kind' determines the label 'label': its values imply it in 100 % of 60 labelled rows, \
+         each value by at least 30 rows; if a prediction does not know it, leave it out (column kind=ignore)\n",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let report = sandbox.ok_json(&format!("{import} --force --json"));
+    assert_eq!(report["report"]["nodes"][0]["leaks"][0]["share"], 1.0);
+    let opened = &report["report"]["nodes"][0]["columns"][2]["becomes"];
+    assert!(opened.as_str().unwrap().contains("state the right one (format opened=%d/%m/%Y)"), "{opened}");
+    for (args, status, says) in [
+        ("--format opened", 2, "--format opened: write NAME=FORMAT"),
+        ("--format opened=american", 2, "format 'american': it is unknown; write decimal-comma"),
+        ("--format opened=unix-s --format opened=unix-ms", 2, "the column has two formats"),
+        ("--format opened=%d.%m.%Y", 1, "nodes.csv: line 2: column 'opened': '01/01/2024' is not a date"),
+        ("--node-time opened", 1, "'01/01/2024' and all other values fit several formats"),
+    ] {
+        let outcome = sandbox.run(&format!("{} {args}", import.replace("data", "other")));
+        assert!(outcome.stderr.contains(says), "{args}: {says} is not in: {}", outcome.stderr);
+        assert_eq!(outcome.status, Some(status), "{args}: {}", outcome.stderr);
+    }
+}

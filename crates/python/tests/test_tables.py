@@ -117,6 +117,32 @@ def test_columns_are_arrays_and_sequences_of_any_type():
     assert np.allclose(dataset.x[:, 3:6], nodes["vector"], atol=1e-6) and dataset.edge_index.tolist() == [[0, 1, 2], [1, 2, 39]]
 
 
+def test_formats_are_found_stated_and_refused():
+    days = [f"{1 + i % 28:02}.01.2024" for i in range(40)]
+    nodes = {"id": list(range(40)), "amount": [f"{i}.500,25 €" for i in range(1, 41)], "day": days}
+    edges = {"a": [0, 1], "b": [1, 2], "when": ["01/02/2024", "03/02/2024"]}
+    how = dict(id="id", src="a", dst="b", edge_time="when")
+    with pytest.raises(ValueError, match="fit several formats, %d/%m/%Y and %m/%d/%Y; state the right one"):
+        graphmill.Dataset.from_tables(nodes, edges, **how)
+    dataset = graphmill.Dataset.from_tables(nodes, edges, edge_formats={"when": "%d/%m/%Y"}, columns={"amount": "raw"}, **how)
+    assert dataset.x[:, 0].tolist() == [1000 * i + 500.25 for i in range(1, 41)] and dataset.feature_names == ["amount", "day.age"]
+    lines = {line["column"]: line.get("format") for line in dataset.import_report["nodes"][0]["columns"]}
+    assert lines == {"id": None, "amount": "decimal-comma €", "day": "%d.%m.%Y"}
+    nodes["amount"][7] = "8500.25 €"
+    with pytest.raises(ValueError, match=r"row 8: column 'amount': '8500.25 €' is not a number with a decimal comma"):
+        graphmill.Dataset.from_tables(nodes, id="id", formats={"amount": "decimal-comma €"})
+
+
+def test_columns_that_determine_the_label_are_warned_of():
+    nodes = {"id": list(range(60)), "kind": ["xy"[i % 2] for i in range(60)], "code": [f"c{i % 2}" for i in range(60)]}
+    with pytest.warns(UserWarning, match=r"column 'code' may determine the label 'kind' \(values\): 100.0% of 60 labelled rows.*code=ignore"):
+        dataset = graphmill.Dataset.from_tables(nodes, id="id", label="kind")
+    assert dataset.import_report["nodes"][0]["leaks"][0]["support"] == 30
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graphmill.Dataset.from_tables(nodes, id="id", label="kind", ignore=["code"])
+
+
 class Frame:
     """Stand-in for a DataFrame of pandas without PyArrow."""
 

@@ -15,6 +15,7 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"src = \"a\"\n",
     b"dst = [\"b\", \"c\"]\n",
     b"columns = { x = \"number, quantile\" }\n",
+    b"formats = { x = \"decimal-comma %\", y = \"%d.%m.%Y\" }\n",
     b"foreign_keys = [{ column = \"x\", to = \"a\" }]\n",
     b"separator = \"\\t\"\n",
     b"undirected = true\n",

@@ -190,6 +190,7 @@ impl MoreTables {
             label,
             split,
             features: of.features.iter().map(|column| column.column.clone()).collect(),
+            formats: of.formats.clone(),
             undirected: is_undirected,
             reverse: edges.reverse.clone().filter(|_| !is_undirected),
             separator: self.separator,

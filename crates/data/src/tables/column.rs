@@ -22,6 +22,11 @@ pub(super) enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
+    /// Microseconds of a time; `None` for other values.
+    pub(super) fn time(self) -> Option<i64> {
+        if let Self::Time(micros) = self { Some(micros) } else { None }
+    }
+
     /// Text of the value in messages and keys; a float with an integral value is written as an
     /// integer.
     pub(super) fn text(self) -> Cow<'a, str> {

@@ -28,6 +28,10 @@ pub(super) fn time(text: &str) -> Option<i64> {
     if let Ok(time) = DateTime::parse_from_rfc3339(&date.replace(" UTC", "Z")) {
         return Some(time.timestamp_micros());
     }
+    // such as +0200 or +02, also behind a space
+    if let Ok(time) = DateTime::parse_from_str(&date, "%Y-%m-%dT%H:%M:%S%.f %#z") {
+        return Some(time.timestamp_micros());
+    }
     let formats = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M"];
     let naive = formats.iter().find_map(|format| NaiveDateTime::parse_from_str(&date, format).ok());
     naive.map(|time| time.and_utc().timestamp_micros())

@@ -4,12 +4,14 @@ use graphmill_core::{Buffer, NodeId, Result};
 
 use super::{
     column::{Batch, Cell},
+    column_formats::{ColumnFormats, profile},
     encoding::EncodedColumn,
     ends::{self, End, EndIds, keep, places},
     faults::{Faults, FaultyRows},
     finished::FinishedEdges,
     kept::Kept,
     keys::{KeyColumns, NONE, NodeKeys, Unknown, shown},
+    leaks::LeakSearch,
     parts::{EdgePart, FeaturePart, TaskPart},
     plan::{ColumnLine, Decision, FeatureColumn, decide, line, with_default},
     preprocessing::{EdgeEncoding, Preprocessing, TargetEncoding},
@@ -72,12 +74,13 @@ impl EdgePlan {
     pub(super) fn of_table(
         (index, spec): (usize, &EdgeTable),
         types: &[String],
-        table: Table,
+        mut table: Table,
         (like, is_longer): (Option<&EdgeEncoding>, bool),
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let profiles = super::nodes::profile(&table, kept, &format!("types-of-edges-{index}"), faults)?;
+        let formats = ColumnFormats::of_edges(spec, like, &table);
+        let profiles = profile(&mut table, kept, &format!("types-of-edges-{index}"), formats, faults)?;
         let name = table.name();
         let ends = spec.ends().map(|end| end.number(types));
         let mut roles: Vec<Option<String>> = vec![None; table.columns.len()];
@@ -151,8 +154,8 @@ impl EdgePlan {
         for (c, column) in table.columns.iter().enumerate() {
             let profile = &profiles[c];
             let missing = profile.shape().map_or(profile.rows, |(shape, _)| profile.missing_as(shape));
-            let plain =
-                |becomes: String| ColumnLine { column: column.clone(), becomes, features: 0, missing };
+            let format = table.format(c);
+            let plain = |becomes: String| ColumnLine::new(column, becomes, missing, format.clone());
             let is_feature = spec.features.contains(column);
             if is_feature && self.targets.names.contains(column) {
                 let message = format!(
@@ -176,7 +179,7 @@ impl EdgePlan {
                     faults.add(&name, format!("column '{column}' is named as a feature, but is {why}"));
                 }
                 Decision::Encode(planned) => {
-                    self.lines.push(line(column, &planned, missing));
+                    self.lines.push(ColumnLine { format, ..line(column, &planned, missing) });
                     self.features.push(FeatureColumn { position: c, planned });
                 }
             }
@@ -343,6 +346,9 @@ impl EdgePlan {
             self.weight.map(|_| scratch.column(&format!("{name}-weight"))).transpose()?;
         let (mut info, mut untimed) = (RowInfo::default(), FaultyRows::default());
         let (has_labels, width) = (self.targets.target.is_some(), self.targets.width());
+        let out = "leave it out of the edge features";
+        let features = self.features.iter().map(|column| (column.position, out.to_string()));
+        let mut leaks = LeakSearch::new(table, features, &self.targets, self.time);
         if times.is_some() || weights.is_some() || !placed.is_empty() || has_labels {
             table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
                 for row in (0..batch.rows).filter(|&row| is_kept(batch.first + row as u64)) {
@@ -359,9 +365,14 @@ impl EdgePlan {
                         weights.extend(&[self.weight_of(table, batch, row, faults)])?;
                     }
                 }
+                if let Some(leaks) = &mut leaks {
+                    let rows = (0..batch.rows).filter(|&row| is_kept(batch.first + row as u64));
+                    leaks.add(batch, &rows.collect::<Vec<_>>(), &info);
+                }
                 encoder.push(table, batch, faults, is_kept)
             })?;
         }
+        report.labels.leaks = leaks.map(LeakSearch::finish).unwrap_or_default();
         let fix = "complete the times, or remove the labels of these rows";
         untimed.report(&table.name(), "with a label, but without a time", fix, faults);
         Ok(EdgeRows {
@@ -385,6 +396,7 @@ impl EdgePlan {
             target: target
                 .map(|(_, planned)| TargetEncoding::new(self.targets.names.clone().into(), planned, rule)),
             features,
+            formats: self.table.as_ref().map(Table::named_formats).unwrap_or_default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use graphmill_core::{Error, Result};
 
 /// Maximum number of faults listed of each table.
-const MAX_LISTED: usize = 20;
+pub(super) const MAX_LISTED: usize = 20;
 
 /// Faults of one table or several.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use graphmill_core::{Buffer, NodeId, Result};
 
 use super::{
     column::{Batch, Cell, integral},
+    column_formats::{ColumnFormats, profile},
     ends::places,
     faults::{Faults, FaultyRows},
     kept::Kept,
@@ -69,11 +70,14 @@ impl<'a> LinkTablePlan<'a> {
     pub(super) fn new(
         (index, spec): (usize, &'a LinkTable),
         types: &[String],
-        (table, files): (Table, Option<Vec<u8>>),
+        (mut table, files): (Table, Option<Vec<u8>>),
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let mut columns = TaskColumns::read(&table, kept, &format!("types-of-links-{index}"), faults)?;
+        let formats = ColumnFormats::of_links(spec, &table);
+        let name = format!("types-of-links-{index}");
+        let profiles = profile(&mut table, kept, &name, formats, faults)?;
+        let mut columns = TaskColumns::new(&table, profiles);
         let src = columns.key(&spec.src.list(), "key of the source", faults);
         let dst = columns.key(&spec.dst.list(), "key of the destination", faults);
         let is_list = |c: usize| columns.profiles[c].shape().is_some_and(|(shape, _)| shape == Shape::List);

@@ -1,15 +1,16 @@
 //! Node tables: keys, targets, splits and features.
 
 use graphmill_core::{NodeId, Result, memory};
-use rayon::prelude::*;
 
 use super::{
     changed::{Changed, ChangedColumns, ChangedTargets, first_rows},
+    column_formats::{ColumnFormats, profile},
     encoding::EncodedColumn,
     faults::{Faults, FaultyRows},
     kept::Kept,
     key_writer::KeyWriter,
     keys::{KeyColumns, NodeKeys},
+    leaks::LeakSearch,
     parts::{NodePart, TargetPart, TaskPart},
     plan::{ColumnLine, Decision, FeatureColumn, decide, line, with_default},
     preprocessing::{NodeEncoding, TargetEncoding},
@@ -74,13 +75,17 @@ impl<'a> NodePlan<'a> {
     /// Reads all values once and chooses the roles of the columns; faults are added to `faults`.
     pub(super) fn new(
         (index, spec): (usize, &'a NodeTable),
-        table: Option<Table>,
+        mut table: Option<Table>,
         (like, before, changed): (Option<&NodeEncoding>, Option<&'a NodeData>, Changed),
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
         let name = format!("types-of-nodes-{index}");
-        let profiles = table.as_ref().map_or(Ok(Vec::new()), |table| profile(table, kept, &name, faults))?;
+        let read = |table: &mut Table| {
+            let formats = ColumnFormats::of_nodes(spec, like, table);
+            profile(table, kept, &name, formats, faults)
+        };
+        let profiles = table.as_mut().map_or(Ok(Vec::new()), read)?;
         let mut plan = Self {
             spec,
             index,
@@ -189,7 +194,8 @@ impl<'a> NodePlan<'a> {
             let profile = &self.profiles[c];
             let missing = profile.shape().map_or(profile.rows, |(shape, _)| profile.missing_as(shape));
             let mut add = |becomes: String, features: usize| {
-                self.lines.push(ColumnLine { column: column.clone(), becomes, features, missing });
+                let line = ColumnLine::new(column, becomes, missing, table.format(c));
+                self.lines.push(ColumnLine { features, ..line });
             };
             if let Some(role) = &roles[c] {
                 let lacks_keys = missing > 0 && role == KEY;
@@ -223,7 +229,8 @@ impl<'a> NodePlan<'a> {
                     add(why, 0);
                 }
                 Decision::Encode(planned) => {
-                    self.lines.push(line(column, &planned, missing));
+                    let format = table.format(c);
+                    self.lines.push(ColumnLine { format, ..line(column, &planned, missing) });
                     self.features.push(FeatureColumn { position: c, planned });
                 }
             }
@@ -268,6 +275,7 @@ impl<'a> NodePlan<'a> {
         // which rows are left out is known once all keys are
         let leaves_out = self.changed == Changed::Keep;
         let mut of_labels = Faults::default();
+        let mut leaks = LeakSearch::new(table, self.examined(table), &self.targets, self.time);
         table.scan(&all, faults, |batch, faults| {
             for row in 0..batch.rows {
                 if self.spec.is_numbered() {
@@ -294,8 +302,11 @@ impl<'a> NodePlan<'a> {
                 let faults = if leaves_out { &mut of_labels } else { &mut *faults };
                 self.targets.read(table, batch, row, &mut info, faults);
             }
+            let rows: Vec<usize> = (0..batch.rows).collect();
+            leaks.iter_mut().for_each(|leaks| leaks.add(batch, &rows, &info));
             Ok(())
         })?;
+        report.labels.leaks = leaks.map(LeakSearch::finish).unwrap_or_default();
         keys.finish()?;
         if of_labels.total() > 0 {
             self.targets.check_new(table, &keys, faults)?;
@@ -317,6 +328,17 @@ impl<'a> NodePlan<'a> {
         report.repeated_examples = repeated_examples;
         let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
         Ok(NodeRead { keys, targets, split, changed, report })
+    }
+
+    /// Columns that may determine the label, with the option that leaves each out: none if another
+    /// dataset chose them.
+    fn examined(&self, table: &Table) -> Vec<(usize, String)> {
+        let feature = |c: usize| (c, format!("leave it out (column {}=ignore)", table.columns[c]));
+        let mut examined: Vec<_> = self.features.iter().map(|column| feature(column.position)).collect();
+        let foreign = self.spec.foreign_keys.iter().flat_map(|foreign| foreign.column.list());
+        let out = "leave the foreign key out, and ignore its column";
+        examined.extend(foreign.filter_map(|name| Some((table.position(&name).ok()?, out.into()))));
+        if self.fixed.is_some() { Vec::new() } else { examined }
     }
 
     /// Adds a fault for rows with a key of the dataset that the table extends.
@@ -412,6 +434,7 @@ impl<'a> NodePlan<'a> {
                 encoder.push(table, batch, faults, is_used)
             })?;
             encoding.time = self.time.map(|(c, unit)| (table.columns[c].clone(), unit));
+            encoding.formats = table.named_formats();
         }
         for _ in 0..keys.added {
             encoder.push_missing()?;
@@ -468,22 +491,4 @@ impl<'a> NodePlan<'a> {
             split,
         })
     }
-}
-
-/// Profiles of all columns; they are recorded as the part `name`.
-pub(super) fn profile(table: &Table, kept: &Kept, name: &str, faults: &mut Faults) -> Result<Vec<Profile>> {
-    if let Some(profiles) = kept.load(name, |profiles: Vec<Profile>| Some(profiles)) {
-        return Ok(profiles);
-    }
-    let mut profiles: Vec<Profile> = table.columns.iter().map(|_| Profile::new()).collect();
-    table.scan(&vec![true; table.columns.len()], faults, |batch, _| {
-        let file = table.file(batch);
-        profiles.par_iter_mut().enumerate().for_each(|(c, profile)| profile.add(batch, c, &file));
-        Ok(())
-    })?;
-    // Faults end the import, and a record would hide them.
-    if !faults.any() {
-        kept.save(name, || Ok(&profiles))?;
-    }
-    Ok(profiles)
 }

@@ -25,6 +25,16 @@ pub struct ColumnLine {
     pub features: usize,
     /// Number of missing values.
     pub missing: u64,
+    /// Format by which its texts are read, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+}
+
+impl ColumnLine {
+    /// Creates the line of a column without features.
+    pub(super) fn new(column: &str, becomes: String, missing: u64, format: Option<String>) -> Self {
+        Self { column: column.into(), becomes, features: 0, missing, format }
+    }
 }
 
 /// Column that becomes features.
@@ -61,7 +71,16 @@ pub(super) fn decide(
             faults
                 .add(table, format!("column '{name}': no encoder reads the type {other}; ignore the column"));
         }
-        return ignored(format!("ignored: the type {other} has no encoder"));
+        return ignored(format!("ignored: the type {other} has no encoder; convert it to numbers or texts"));
+    }
+    // a category is one of texts on request alone: the values may be dates of a format
+    if !matches!(rule.kind, Some(Kind::Category | Kind::Code))
+        && let Some(ask) = profile.ask(name)
+    {
+        if rule.kind.is_some() || rule.scale.is_some() || !rule.parts.is_empty() {
+            faults.add(table, format!("column '{name}': {ask}"));
+        }
+        return ignored(format!("ignored: {ask}"));
     }
     let Some((shape, odd)) = profile.shape() else {
         return ignored("ignored: all values are missing".into());
@@ -84,10 +103,11 @@ pub(super) fn decide(
                 } else {
                     distinct.to_string()
                 };
+                let (_, text) = profile.first(Shape::Text).unwrap_or_default();
                 let example =
-                    profile.first(Shape::Text).map(|(_, text)| format!(", such as '{}'", short(&text)));
-                let example = example.unwrap_or_default();
-                return ignored(format!("ignored: free text ({count} different values{example})"));
+                    if text.is_empty() { text.clone() } else { format!(", such as '{}'", short(&text)) };
+                let use_it = remedy(name, distinct, &text);
+                return ignored(format!("ignored: free text ({count} different values{example}){use_it}"));
             }
             Kind::Category
         }
@@ -109,6 +129,16 @@ pub(super) fn decide(
             Planned::Category { values, of: shape, one_hot: kind == Kind::Category, missing }
         }
     })
+}
+
+/// Rules by which a column of texts, such as `example`, is not ignored.
+fn remedy(name: &str, distinct: usize, example: &str) -> String {
+    let digits = example.chars().filter(char::is_ascii_digit).count();
+    let as_category = (distinct <= MAX_DISTINCT).then(|| format!("column {name}=category"));
+    let as_format = (digits * 2 >= example.chars().count().max(1))
+        .then(|| format!("format {name}=FORMAT if all values are numbers, or dates, of one format"));
+    let rules: Vec<String> = as_category.into_iter().chain(as_format).collect();
+    if rules.is_empty() { String::new() } else { format!("; to use it: {}", rules.join(", or ")) }
 }
 
 /// The first characters of a text, on one line.
@@ -154,7 +184,7 @@ fn check_kind(table: &str, name: &str, profile: &Profile, kind: Kind, shape: Sha
         let noun = match kind {
             Kind::Number => "a number",
             Kind::Boolean => "a truth value (true, false, yes, no, 0, 1)",
-            Kind::Date => "a date (ISO 8601, such as 2024-03-31)",
+            Kind::Date => "a date (ISO 8601, such as 2024-03-31, or of one format)",
             _ => "a list of numbers",
         };
         let example = profile.first(shape).map_or(String::new(), |(place, text)| format!("{place} '{text}'"));
@@ -285,6 +315,10 @@ pub(super) fn decide_target(
         faults.add(table, format!("column '{name}': {message}"));
         return None;
     };
+    if let Some(ask) = profile.ask(name) {
+        faults.add(table, format!("column '{name}': {ask}, or pass the task 'classification'"));
+        return None;
+    }
     let is_fraction = shape == Shape::Number && profile.has_fractions;
     let target = given.unwrap_or(if is_fraction { Target::Regression } else { Target::Classification });
     if target == Target::Regression {
@@ -330,7 +364,7 @@ pub(super) fn decide_target(
 /// Line about a column that becomes features.
 pub(super) fn line(column: &str, planned: &Planned, missing: u64) -> ColumnLine {
     let features = planned.fit(&super::stats::Stats::default()).width();
-    ColumnLine { column: column.into(), becomes: planned.describe(), features, missing }
+    ColumnLine { column: column.into(), becomes: planned.describe(), features, missing, format: None }
 }
 
 /// Treatment of missing values if no rule says otherwise.

@@ -389,9 +389,17 @@ impl<'a> Plans<'a> {
         let mut schema = self.schema.clone();
         for (spec, plan) in schema.nodes.iter_mut().zip(&self.nodes) {
             spec.columns.extend(plan.rules());
+            spec.formats.extend(plan.table.iter().flat_map(Table::named_formats));
         }
         for (spec, plan) in schema.edges.iter_mut().zip(&self.edges) {
             spec.columns.extend(plan.rules());
+            spec.formats.extend(plan.table.iter().flat_map(Table::named_formats));
+        }
+        for (spec, plan) in schema.targets.iter_mut().zip(&self.targets) {
+            spec.formats.extend(plan.table.named_formats());
+        }
+        for (spec, plan) in schema.links.iter_mut().zip(&self.links) {
+            spec.formats.extend(plan.table.named_formats());
         }
         schema
     }

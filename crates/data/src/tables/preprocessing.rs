@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     encoding::EncodedColumn,
+    format::Format,
     plan::{PlannedClasses, PlannedTarget},
     profile::Shape,
     schema::{EdgeTable, ForeignKey, Names},
@@ -77,6 +78,9 @@ pub(super) struct TaskEncoding {
     /// Column of the time, with its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) time: Option<(String, TimeUnit)>,
+    /// Formats of the columns that have one, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) formats: BTreeMap<String, Format>,
     /// Column of the target.
     pub(super) target: TargetEncoding,
 }
@@ -92,6 +96,9 @@ pub(super) struct NodeEncoding {
     /// Column of the time, with its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) time: Option<(String, TimeUnit)>,
+    /// Formats of the columns that have one, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) formats: BTreeMap<String, Format>,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
     /// Column of the target.
@@ -191,6 +198,9 @@ pub(super) struct EdgeEncoding {
     /// Column of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<TargetEncoding>,
+    /// Formats of the columns that have one, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) formats: BTreeMap<String, Format>,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
 }
@@ -300,6 +310,12 @@ impl Preprocessing {
             src: known.src.clone().into(),
             dst: known.dst.clone().into(),
             weight: known.weight.clone(),
+            formats: known
+                .formats
+                .iter()
+                .filter(|(name, _)| known.weight.as_ref() == Some(*name))
+                .map(|(name, format)| (name.clone(), format.clone()))
+                .collect(),
             // Edges with times or features are always kept.
             keep_duplicates: known.keep_duplicates || known.time.is_some() || !known.features.is_empty(),
             ..EdgeTable::default()

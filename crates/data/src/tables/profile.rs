@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     column::{Batch, Cell, Column},
+    format::Format,
+    readings::{Found, Readings, Sought},
     value,
 };
 
@@ -101,15 +103,20 @@ pub(super) struct Profile {
     distinct: Option<BTreeSet<String>>,
     /// Type that no encoder reads.
     pub(super) other: Option<String>,
+    /// Formats that the texts agree with, while they are read.
+    #[serde(skip)]
+    readings: Readings,
+    /// A value that several formats read differently, and these formats: the column has none.
+    pub(super) ambiguous: Option<(String, Vec<Format>)>,
 }
 
 impl Profile {
-    /// Creates the profile of a column without rows.
-    pub(super) fn new() -> Self {
-        Self { distinct: Some(BTreeSet::new()), ..Self::default() }
+    /// Creates the profile of a column without rows, of which formats are `sought`.
+    pub(super) fn new(sought: Sought) -> Self {
+        Self { distinct: Some(BTreeSet::new()), readings: Readings::new(sought), ..Self::default() }
     }
 
-    /// Adds the column `c` of a batch; `file` is the name of its file.
+    /// Adds the column `c` of a batch; `file` stands before the positions of its rows.
     pub(super) fn add(&mut self, batch: &Batch, c: usize, file: &str) {
         let column = &batch.columns[c];
         self.rows += batch.rows as u64;
@@ -129,7 +136,7 @@ impl Profile {
             }
             list.clear();
             let value = parsed(cell, &mut list);
-            let place = || format!("{file}: {}", batch.places.of(row));
+            let place = || format!("{file}{}", batch.places.of(row));
             let shape = match value {
                 Cell::Missing => {
                     self.missing += 1;
@@ -143,7 +150,7 @@ impl Profile {
                     if !x.is_finite() {
                         self.infinite.1 += 1;
                         if self.infinite.0.len() < EXAMPLES {
-                            self.infinite.0.push(batch.places.of(row));
+                            self.infinite.0.push(place());
                         }
                     }
                     Shape::Number
@@ -162,9 +169,10 @@ impl Profile {
                 Cell::Text(_) => Shape::Text,
             };
             self.counts[shape as usize] += 1;
+            self.readings.add(cell, value, place);
             let examples = &mut self.examples[shape as usize];
             if examples.len() < EXAMPLES {
-                examples.push((batch.places.of(row), cell.text().into_owned()));
+                examples.push((place(), cell.text().into_owned()));
             }
             if self.distinct.is_some() && shape != Shape::List {
                 self.note_distinct(&cell.text());
@@ -233,8 +241,42 @@ impl Profile {
         self.examples[shape as usize].first().cloned()
     }
 
+    /// Format of the texts of the column, once all of them are read. Several formats are noted.
+    pub(super) fn find_format(&mut self) -> Found {
+        if self.counts[Shape::Text as usize] == 0 {
+            return Found::None;
+        }
+        let found = self.readings.find(FEW);
+        self.readings = Readings::default();
+        match found {
+            Found::Several(example, formats) => {
+                self.ambiguous = Some((example, formats));
+                Found::None
+            }
+            // The values that are not numbers are reported as such.
+            Found::Nearly(..) if self.shape().is_none_or(|(shape, _)| shape != Shape::Text) => Found::None,
+            found => found,
+        }
+    }
+
+    /// Reason for which the column `column` has no format, and the way out; `None` if several
+    /// formats do not read it.
+    pub(super) fn ask(&self, column: &str) -> Option<String> {
+        let (example, formats) = self.ambiguous.as_ref()?;
+        let named: Vec<String> = formats.iter().map(ToString::to_string).collect();
+        Some(format!(
+            "'{example}' and all other values fit several formats, {}; state the right one (format \
+             {column}={})",
+            named.join(" and "),
+            named[0]
+        ))
+    }
+
     /// Message about the column `column` whose values do not all have a type.
     pub(super) fn not_all(&self, column: &str, what: &str) -> String {
+        if let Some(ask) = self.ask(column) {
+            return format!("column '{column}': {ask}");
+        }
         let example = self.first(Shape::Text).or_else(|| self.first(Shape::Bool));
         let example = example.map_or("no value is there".into(), |(place, text)| format!("{place} '{text}'"));
         format!("column '{column}': not every value is one of {what}: {example}")

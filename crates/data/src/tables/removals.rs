@@ -4,10 +4,10 @@
 use graphmill_core::{Error, NodeId, Result};
 
 use super::{
+    column_formats::{ColumnFormats, profile},
     faults::{Faults, FaultyRows},
     kept::Kept,
     keys::{Ends, KeyColumns, NONE, NodeKeys, shown},
-    nodes::profile,
     report::EndReport,
     schema::{Dangling, Names},
     source::Table,
@@ -80,11 +80,12 @@ impl RemovalPlan {
     /// Finds the keys in the columns of the table; faults are added to `faults`.
     pub(super) fn new(
         (index, spec): (usize, &RemovalTable),
-        table: Table,
+        mut table: Table,
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let profiles = profile(&table, kept, &format!("types-of-ends-{index}"), faults)?;
+        let formats = ColumnFormats::none(&table);
+        let profiles = profile(&mut table, kept, &format!("types-of-ends-{index}"), formats, faults)?;
         let name = table.name();
         let mut keys = Vec::new();
         for columns in &spec.keys {

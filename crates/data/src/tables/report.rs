@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::ColumnLine;
+use super::{leak::Leak, plan::ColumnLine};
 
 /// Counts of all tables of an import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -48,6 +48,9 @@ pub struct LabelReport {
     pub outside_split: u64,
     /// Rows in a part of the split without a label, which are left out of it.
     pub split_without_label: u64,
+    /// Columns that determine the label.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaks: Vec<Leak>,
 }
 
 /// Counts of a node table.
@@ -149,7 +152,8 @@ fn write_columns(f: &mut fmt::Formatter<'_>, columns: &[ColumnLine]) -> fmt::Res
             0 | 1 => String::new(),
             features => format!(" -> {features} features"),
         };
-        writeln!(f, "  {:width$}  {}{features}{missing}", line.column, line.becomes)?;
+        let format = line.format.as_ref().map(|format| format!(", written as {format}")).unwrap_or_default();
+        writeln!(f, "  {:width$}  {}{format}{features}{missing}", line.column, line.becomes)?;
     }
     Ok(())
 }
@@ -179,7 +183,7 @@ impl fmt::Display for LabelReport {
             let rows = counted(self.split_without_label, "row");
             writeln!(f, "  {rows} of the split left out, because the label is missing")?;
         }
-        Ok(())
+        self.leaks.iter().try_for_each(|leak| writeln!(f, "  warning: {leak}"))
     }
 }
 

@@ -11,6 +11,7 @@ use graphmill_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    format::Format,
     memory::MemoryTable,
     rule::{ColumnRule, Missing},
 };
@@ -211,6 +212,10 @@ pub struct NodeTable {
     /// Maximum number of values of a category that is recognized.
     #[serde(default = "category_limit")]
     pub category_limit: usize,
+    /// Formats of single columns, such as `amount = "decimal-comma"`, `opened = "%d.%m.%Y"`; found
+    /// if missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub formats: BTreeMap<String, Format>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
@@ -281,6 +286,10 @@ pub struct EdgeTable {
     /// True to keep parallel edges; edges with times or features are always kept.
     #[serde(default)]
     pub keep_duplicates: bool,
+    /// Formats of single columns, such as `amount = "decimal-comma"`, `opened = "%d.%m.%Y"`; found
+    /// if missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub formats: BTreeMap<String, Format>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
@@ -326,6 +335,10 @@ pub struct TargetTable {
     /// Rule of the split, see [`super::SplitRule`]; by the time, if rows have one, without a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
+    /// Formats of single columns, such as `amount = "decimal-comma"`, `opened = "%d.%m.%Y"`; found
+    /// if missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub formats: BTreeMap<String, Format>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
@@ -379,6 +392,10 @@ pub struct LinkTable {
     /// Customary metric, such as `map@10`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// Formats of single columns, such as `amount = "decimal-comma"`, `opened = "%d.%m.%Y"`; found
+    /// if missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub formats: BTreeMap<String, Format>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,

@@ -3,6 +3,7 @@
 use graphmill_core::{Buffer, NodeId, Result};
 
 use super::{
+    column_formats::{ColumnFormats, profile},
     ends,
     faults::{Faults, FaultyRows},
     kept::Kept,
@@ -50,12 +51,15 @@ impl<'a> TargetTablePlan<'a> {
     pub(super) fn new(
         (index, spec): (usize, &'a TargetTable),
         types: &[String],
-        (table, parts): (Table, Option<Vec<u8>>),
+        (mut table, parts): (Table, Option<Vec<u8>>),
         like: Option<&TaskEncoding>,
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let mut columns = TaskColumns::read(&table, kept, &format!("types-of-targets-{index}"), faults)?;
+        let formats = ColumnFormats::of_targets(spec, like, &table);
+        let name = format!("types-of-targets-{index}");
+        let profiles = profile(&mut table, kept, &name, formats, faults)?;
+        let mut columns = TaskColumns::new(&table, profiles);
         let id = columns.key(&spec.id.list(), "key", faults);
         let known = like.and_then(|like| like.time.as_ref()).map(|(_, unit)| *unit);
         let time = spec.time.as_ref().and_then(|column| columns.time(column, known, faults));
@@ -132,6 +136,7 @@ impl<'a> TargetTablePlan<'a> {
         let encoding = TaskEncoding {
             time: self.time.map(|(c, unit)| (self.table.columns[c].clone(), unit)),
             id: self.spec.id.list(),
+            formats: self.table.named_formats(),
             target: TargetEncoding::new(self.spec.label.clone(), planned, self.targets.rule.as_ref()),
         };
         let part = TaskPart {

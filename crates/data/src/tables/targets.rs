@@ -267,6 +267,11 @@ impl TargetPlan {
         })
     }
 
+    /// Column of the time by which rows are divided.
+    pub(super) fn split_time(&self) -> Option<usize> {
+        matches!(self.split, Some(SplitRule::Time(..))).then(|| self.columns.first().copied()).flatten()
+    }
+
     /// Number of classes or values of each row.
     pub(super) fn width(&self) -> usize {
         self.names.len().max(1)
@@ -389,6 +394,15 @@ fn by_part(
     }
 }
 
+/// Label of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Label {
+    /// Number of the class.
+    Class(i32),
+    /// A number.
+    Value(f64),
+}
+
 /// Targets and parts of the split of the rows.
 #[derive(Clone, Default)]
 pub(super) struct RowInfo {
@@ -399,6 +413,20 @@ pub(super) struct RowInfo {
 }
 
 impl RowInfo {
+    /// Number of rows with a target, of which a row has `width` classes or values.
+    pub(super) fn targets(&self, width: usize) -> usize {
+        self.class.len().max(self.value.len()) / width
+    }
+
+    /// Class or value number `k` of the `width` of row `row`; `None` if it is missing.
+    pub(super) fn label(&self, row: usize, (k, width): (usize, usize)) -> Option<Label> {
+        let at = row * width + k;
+        match self.class.get(at) {
+            Some(&class) => (class >= 0).then_some(Label::Class(class)),
+            None => self.value.get(at).filter(|x| !x.is_nan()).map(|&x| Label::Value(x.into())),
+        }
+    }
+
     /// Returns true if the last row has a class or value.
     pub(super) fn last_has_label(&self, width: usize) -> bool {
         let classes = &self.class[self.class.len().saturating_sub(width)..];

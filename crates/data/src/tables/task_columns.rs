@@ -1,11 +1,7 @@
 //! Columns of the table of a task, with the roles that a plan gives them.
 
-use graphmill_core::Result;
-
 use super::{
     faults::Faults,
-    kept::Kept,
-    nodes::profile,
     plan::ColumnLine,
     profile::Profile,
     source::Table,
@@ -21,11 +17,9 @@ pub(super) struct TaskColumns<'t> {
 }
 
 impl<'t> TaskColumns<'t> {
-    /// Reads all values of `table` once; faults are added to `faults`. The profiles are kept as
-    /// `name`.
-    pub(super) fn read(table: &'t Table, kept: &Kept, name: &str, faults: &mut Faults) -> Result<Self> {
-        let profiles = profile(table, kept, name, faults)?;
-        Ok(Self { table, profiles, roles: vec![None; table.columns.len()] })
+    /// Creates the columns of `table`, without roles.
+    pub(super) fn new(table: &'t Table, profiles: Vec<Profile>) -> Self {
+        Self { table, profiles, roles: vec![None; table.columns.len()] }
     }
 
     /// Positions of the columns `names`, whose role is `role`; missing ones are faults.
@@ -53,11 +47,11 @@ impl<'t> TaskColumns<'t> {
     /// Lines of the report: columns without a role are not columns of `what`.
     pub(super) fn lines(&self, what: &str) -> Vec<ColumnLine> {
         let columns = self.table.columns.iter().zip(&self.roles).zip(&self.profiles);
-        let line = |((column, role), profile): ((&String, &Option<String>), &Profile)| {
+        let line = |(c, ((column, role), profile)): (usize, ((&String, &Option<String>), &Profile))| {
             let missing = profile.shape().map_or(profile.rows, |(shape, _)| profile.missing_as(shape));
             let becomes = role.clone().unwrap_or_else(|| format!("ignored: not a column of {what}"));
-            ColumnLine { column: column.clone(), becomes, features: 0, missing }
+            ColumnLine::new(column, becomes, missing, self.table.format(c))
         };
-        columns.map(line).collect()
+        columns.enumerate().map(line).collect()
     }
 }

@@ -91,6 +91,7 @@ class Dataset(Stores):
         columns: dict[str, str] | None = None,
         missing: str | None = None,
         category_limit: int | None = None,
+        formats: dict[str, str] | None = None,
         node_type: str | None = None,
         src: str | list[str] | None = None,
         dst: str | list[str] | None = None,
@@ -103,6 +104,7 @@ class Dataset(Stores):
         edge_split: str | None = None,
         edge_features: list[str] | None = None,
         edge_columns: dict[str, str] | None = None,
+        edge_formats: dict[str, str] | None = None,
         edge_type: str | None = None,
         reverse: str | None = None,
         undirected: bool = False,
@@ -113,6 +115,7 @@ class Dataset(Stores):
         target_task: str | None = None,
         target_split: str | None = None,
         target_name: str | None = None,
+        target_formats: dict[str, str] | None = None,
         separator: str | None = None,
         quote: str | None = None,
         schema: Any = None,
@@ -151,6 +154,10 @@ class Dataset(Stores):
             columns: Treatment of single columns, such as ``{"age": "quantile, indicator"}``.
             missing: Missing values: ``"mean"`` (the default), ``"zero"`` or ``"indicator"``.
             category_limit: Largest number of values of a category.
+            formats: Formats of single columns of texts: ``"decimal-comma"`` (1.234,56) or
+                ``"decimal-point"`` (1,234.56), with the sign of a unit as in ``"decimal-comma €"``;
+                a pattern of dates such as ``"%d.%m.%Y"``; ``"unix-s"``, ``"unix-ms"``, ``"unix-us"``
+                or ``"unix-ns"``. Default: the only one that reads all values of a column.
             node_type: Name of the node type.
             src, dst: Columns of the keys of an edge's source and destination.
             src_type, dst_type: Node types of the sources and of the destinations, if these are two,
@@ -160,7 +167,8 @@ class Dataset(Stores):
                 kind and their split, as ``label``, ``task`` and ``split``. The default split is by
                 the time, if edges have one.
             edge_features: Columns that become edge features.
-            edge_columns: Treatment of single edge features, as ``columns``.
+            edge_columns, edge_formats: Treatment of single edge features, as ``columns``, and formats
+                of columns, as ``formats``.
             edge_type: Name of the edge type.
             reverse: Name of an edge type of the reverse edges, which is added.
             undirected: Stores every edge in both directions.
@@ -170,6 +178,7 @@ class Dataset(Stores):
             target_task, target_split: Kind and split of the targets, as ``edge_task`` and
                 ``edge_split``.
             target_name: Name of the task. Default: that of the label.
+            target_formats: Formats of columns of the targets, as ``formats``.
             separator, quote: Of CSV files; found by default.
             schema: Several tables, instead of the arguments above: the path of a schema file, or a
                 dict with the same entries, whose ``files`` may be tables.
@@ -193,6 +202,9 @@ class Dataset(Stores):
             ValueError: Tables have faults; all of them are listed.
             OSError: A file cannot be read or written.
 
+        Warns:
+            UserWarning: A column determines the label, with the share of the labelled rows.
+
         Example:
             >>> import graphmill
             >>> nodes = {"id": ["a", "b", "c"], "age": [31, None, 45], "kind": ["x", "y", "x"]}
@@ -210,7 +222,9 @@ class Dataset(Stores):
         one, several, owner = tables.import_tables(
             described, like=like, path=path, replace=replace, memory=memory, progress=progress
         )
-        return TypedDataset._of(several, owner) if one is None else cls._of(one, owner)
+        made = TypedDataset._of(several, owner) if one is None else cls._of(one, owner)
+        tables.warn_of_leaks(made.import_report or {})
+        return made
 
     @classmethod
     def from_networkx(cls, graph: Any, *, weight: str | None = "weight", **options: Any) -> Dataset | TypedDataset:

@@ -9,6 +9,7 @@ import numbers
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
 from typing import Any
 
@@ -21,7 +22,7 @@ from .progress import watch
 NODE_OPTIONS = {
     "id": "id", "node_time": "time", "label": "label", "task": "task", "split": "split",
     "features": "features", "ignore": "ignore", "columns": "columns", "missing": "missing",
-    "category_limit": "category_limit", "separator": "separator", "quote": "quote",
+    "category_limit": "category_limit", "formats": "formats", "separator": "separator", "quote": "quote",
 }  # fmt: skip
 #: those that describe its edge table
 EDGE_OPTIONS = {
@@ -29,13 +30,13 @@ EDGE_OPTIONS = {
     "edge_time": "time", "edge_weight": "weight",
     "edge_label": "label", "edge_task": "task", "edge_split": "split", "edge_features": "features",
     "edge_columns": "columns", "missing": "missing", "reverse": "reverse",
-    "undirected": "undirected", "keep_duplicates": "keep_duplicates", "separator": "separator",
-    "quote": "quote",
+    "undirected": "undirected", "keep_duplicates": "keep_duplicates", "edge_formats": "formats",
+    "separator": "separator", "quote": "quote",
 }  # fmt: skip
 #: those that describe its table of targets
 TARGET_OPTIONS = {
     "target_id": "id", "target_time": "time", "target_label": "label", "target_task": "task",
-    "target_split": "split", "target_name": "name", "separator": "separator", "quote": "quote",
+    "target_split": "split", "target_name": "name", "target_formats": "formats", "separator": "separator", "quote": "quote",
 }  # fmt: skip
 #: all arguments that describe tables
 OPTIONS = {
@@ -258,6 +259,20 @@ def _files(entry: dict[str, Any], name: str, tables: Tables) -> dict[str, list[s
 
 def _names(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
+
+
+def warn_of_leaks(report: dict[str, Any]) -> None:
+    """Warns of columns that determine the label, which an import found."""
+    for which in ("nodes", "edges"):
+        for table in report.get(which, ()):
+            for leak in table.get("leaks", ()):
+                warnings.warn(
+                    f"{which} '{table['type']}': column '{leak['column']}' may determine the label '{leak['label']}' "
+                    f"({leak['by']}): {leak['share']:.1%} of {leak['rows']} labelled rows; if a prediction does not know it, "
+                    f"{leak['remedy']}",
+                    UserWarning,
+                    stacklevel=3,
+                )
 
 
 class TemporaryDirectory:

@@ -42,6 +42,7 @@ use graphmill_core::{Error, Result};
 use super::{
     faults::Faults,
     profile::{Profile, Shape},
+    readings::Sought,
     rule::ColumnRule,
     schema::{CATEGORY_LIMIT, ForeignKey, LinkTable, Names, NodeTable, TableSchema, Target, TargetTable},
     source::{Dialect, Table, TableFile},
@@ -280,13 +281,13 @@ fn target_table(
 
 /// Values of the target of a task, in all files that have it.
 fn profile_of(task: &DatabaseTask, label: &str) -> Result<Profile> {
-    let mut profile = Profile::new();
+    let mut profile = Profile::new(Sought::None);
     let files = task.parts.iter().flatten().cloned().map(TableFile::Local).collect();
     let table = Table::open(&task.name, files, (Dialect::default(), &[label.to_string()]), 0)?;
     // A missing column is a fault of the import.
     let Ok(c) = table.position(label) else { return Ok(profile) };
     table.scan(&table.only([c]), &mut Faults::default(), |batch, _| {
-        profile.add(batch, c, &table.file(batch));
+        profile.add(batch, c, &table.before_place(batch));
         Ok(())
     })?;
     Ok(profile)

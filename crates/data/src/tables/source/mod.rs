@@ -9,17 +9,19 @@ mod files;
 mod json;
 mod parquet;
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::BTreeMap};
 
 use arrow_array::RecordBatch;
 use graphmill_core::{Error, Result, location::Location};
+use rayon::prelude::*;
 
 pub(super) use csv::Dialect;
 pub(super) use files::{Spool, TableFile, find};
 
 use super::{
     column::{Batch, Column, OutputRows},
-    faults::Faults,
+    faults::{Faults, MAX_LISTED},
+    format::Format,
 };
 
 /// Rows of a batch.
@@ -48,21 +50,21 @@ pub(super) struct Rows {
 type Open = fn(&TableFile, &Dialect) -> Result<Box<dyn Reader>>;
 
 /// Format of tables.
-struct Format {
+struct FileFormat {
     /// Returns true if a file that begins with these bytes has the format.
     recognize: fn(&[u8]) -> bool,
     open: Open,
 }
 
 /// Formats, in the order in which they are tried.
-const TABLE: &[Format] = &[
-    Format { recognize: |bytes| bytes.starts_with(b"PAR1"), open: parquet::open },
-    Format {
+const TABLE: &[FileFormat] = &[
+    FileFormat { recognize: |bytes| bytes.starts_with(b"PAR1"), open: parquet::open },
+    FileFormat {
         recognize: |bytes| bytes.starts_with(b"ARROW1") || bytes.starts_with(&[0xff; 4]),
         open: arrow::open,
     },
-    Format { recognize: json::recognize, open: json::open },
-    Format { recognize: |_| true, open: csv::open },
+    FileFormat { recognize: json::recognize, open: json::open },
+    FileFormat { recognize: |_| true, open: csv::open },
 ];
 
 /// Table of one file or several with the same columns, or of batches in memory.
@@ -72,6 +74,8 @@ pub(super) struct Table {
     /// Names of the columns.
     pub(super) columns: Vec<String>,
     input: Input,
+    /// Columns with a format, by which their texts are read.
+    formats: Vec<(usize, Format)>,
     /// Rows that fit the memory, once they were read.
     cache: RefCell<Option<Vec<Batch>>>,
     /// Maximum number of bytes of the cache.
@@ -117,13 +121,76 @@ impl Table {
             })?;
         }
         let input = Input::Files { files, dialects };
-        Ok(Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes })
+        let formats = Vec::new();
+        Ok(Self { name: name.into(), columns, input, formats, cache: RefCell::default(), cache_bytes })
     }
 
     /// Creates a table of batches in memory, of which each list counts as a file.
     pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<Vec<RecordBatch>>) -> Self {
         let input = Input::Batches(batches);
-        Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes: 0 }
+        let formats = Vec::new();
+        Self { name: name.into(), columns, input, formats, cache: RefCell::default(), cache_bytes: 0 }
+    }
+
+    /// Columns with a format.
+    pub(super) fn formats(&self) -> &[(usize, Format)] {
+        &self.formats
+    }
+
+    /// Adds columns with a format, by which all further passes read them. Values in memory that a
+    /// format does not read are faults.
+    pub(super) fn add_formats(&mut self, formats: Vec<(usize, Format)>, faults: &mut Faults) {
+        let mut cache = self.cache.take();
+        cache.iter_mut().flatten().for_each(|batch| self.apply_formats(&formats, batch, faults));
+        self.cache = RefCell::new(cache);
+        self.formats.extend(formats);
+    }
+
+    /// Format of the column number `c`, in words.
+    pub(super) fn format(&self, c: usize) -> Option<String> {
+        let found = self.formats.iter().find(|(of, _)| *of == c);
+        found.map(|(_, format)| format.to_string())
+    }
+
+    /// Formats by the names of their columns.
+    pub(super) fn named_formats(&self) -> BTreeMap<String, Format> {
+        self.formats.iter().map(|(c, format)| (self.columns[*c].clone(), format.clone())).collect()
+    }
+
+    /// Reads columns by their formats. Values that a format does not read are faults.
+    fn apply_formats(&self, formats: &[(usize, Format)], batch: &mut Batch, faults: &mut Faults) {
+        let read: Vec<_> = formats
+            .par_iter()
+            .filter(|(c, _)| !matches!(batch.columns[*c], Column::Empty(_)))
+            .map(|(c, format)| {
+                let (mut wrong, mut count) = (Vec::new(), 0);
+                let column = format.convert(&batch.columns[*c], |row, cell| {
+                    count += 1;
+                    if wrong.len() < MAX_LISTED {
+                        wrong.push((row, cell.text().into_owned()));
+                    }
+                });
+                (*c, column, (wrong, count), format)
+            })
+            .collect();
+        for (c, column, (wrong, count), format) in read {
+            let more = count - wrong.len() as u64;
+            for (row, text) in wrong {
+                let place = batch.places.of(row);
+                let (name, what) = (&self.columns[c], format.describe());
+                faults.add(
+                    &self.file(batch),
+                    format!(
+                        "{place}: column '{name}': '{text}' is not {what}; correct it, or state another \
+                         format"
+                    ),
+                );
+            }
+            if more > 0 {
+                faults.add_many(&self.file(batch), more, String::new);
+            }
+            batch.columns[c] = column;
+        }
     }
 
     /// Name of the file that holds a batch, or of the table.
@@ -136,10 +203,14 @@ impl Table {
 
     /// Position of a row of a batch for a message, with the file if the table has several.
     pub(super) fn place(&self, batch: &Batch, row: usize) -> String {
-        let place = batch.places.of(row);
+        format!("{}{}", self.before_place(batch), batch.places.of(row))
+    }
+
+    /// Text before the position of a row of a batch: the file if the table has several.
+    pub(super) fn before_place(&self, batch: &Batch) -> String {
         match &self.input {
-            Input::Files { files, .. } if files.len() > 1 => format!("{}: {place}", self.file(batch)),
-            _ => place,
+            Input::Files { files, .. } if files.len() > 1 => format!("{}: ", self.file(batch)),
+            _ => String::new(),
         }
     }
 
@@ -180,7 +251,12 @@ impl Table {
             return batches.iter().try_for_each(|batch| each(batch, faults));
         }
         let (files, dialects) = match &self.input {
-            Input::Batches(batches) => return scan_batches(batches, wanted, |batch| each(batch, faults)),
+            Input::Batches(batches) => {
+                return scan_batches(batches, wanted, |mut batch| {
+                    self.apply_formats(&self.formats, &mut batch, faults);
+                    each(&batch, faults)
+                });
+            }
             Input::Files { files, dialects } => (files, dialects),
         };
         // Only a pass over all columns fills the cache.
@@ -208,7 +284,8 @@ impl Table {
                     .iter()
                     .map(|there| there.and_then(|c| columns[c].take()).unwrap_or(Column::Empty(rows)))
                     .collect();
-                let batch = Batch { file, first, rows, places, columns };
+                let mut batch = Batch { file, first, rows, places, columns };
+                self.apply_formats(&self.formats, &mut batch, faults);
                 first += rows as u64;
                 each(&batch, faults)?;
                 bytes += batch.bytes();
@@ -236,14 +313,14 @@ impl Table {
 fn scan_batches(
     tables: &[Vec<RecordBatch>],
     wanted: &[bool],
-    mut each: impl FnMut(&Batch) -> Result<()>,
+    mut each: impl FnMut(Batch) -> Result<()>,
 ) -> Result<()> {
     let mut first = 0;
     for (file, batch) in tables.iter().enumerate().flat_map(|(file, of)| of.iter().map(move |of| (file, of)))
     {
         let (rows, places) = (batch.num_rows(), OutputRows::Rows(first + 1));
         let columns = arrow::columns_of(batch, wanted);
-        each(&Batch { file, first, rows, places, columns })?;
+        each(Batch { file, first, rows, places, columns })?;
         first += rows as u64;
     }
     Ok(())

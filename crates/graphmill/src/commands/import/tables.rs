@@ -2,14 +2,14 @@
 
 mod flags;
 
-use std::{path::PathBuf, str::FromStr, time::Instant};
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Instant};
 
 use clap::{ArgMatches, Command};
 use graphmill_core::memory;
 use graphmill_data::{
     dataset::Work,
     tables::{
-        self, CATEGORY_LIMIT, ColumnRule, Dangling, EdgeTable, ImportedTables, Names, NodeTable,
+        self, CATEGORY_LIMIT, ColumnRule, Dangling, EdgeTable, Format, ImportedTables, Names, NodeTable,
         Preprocessing, SplitRule, TableSchema, TargetTable,
     },
     typed::TypedDataset,
@@ -29,6 +29,7 @@ const OF_TABLES: &[&str] = &[
     "features",
     "ignore",
     "column",
+    "format",
     "missing",
     "category-limit",
     "node-time",
@@ -45,6 +46,7 @@ const OF_TABLES: &[&str] = &[
     "edge-split",
     "edge-features",
     "edge-column",
+    "edge-format",
     "edge-type",
     "reverse",
     "undirected",
@@ -56,6 +58,7 @@ const OF_TABLES: &[&str] = &[
     "target-task",
     "target-split",
     "target-name",
+    "target-format",
     "separator",
     "quote",
 ];
@@ -234,6 +237,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         columns: rules(matches, "column")?,
         missing: parsed(matches, "missing")?,
         category_limit: parsed(matches, "category-limit")?.unwrap_or(CATEGORY_LIMIT),
+        formats: formats(matches, "format")?,
         separator,
         quote,
         foreign_keys: Vec::new(),
@@ -258,6 +262,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             reverse: one("reverse"),
             undirected: matches.get_flag("undirected"),
             keep_duplicates: matches.get_flag("keep-duplicates"),
+            formats: formats(matches, "edge-format")?,
             separator,
             quote,
         })
@@ -344,6 +349,7 @@ fn target_table(
         label: names(matches, "target-label").into(),
         task: parsed(matches, "target-task")?,
         split: one("target-split"),
+        formats: formats(matches, "target-format")?,
         separator,
         quote,
     }))
@@ -356,11 +362,8 @@ fn names(matches: &ArgMatches, name: &str) -> Vec<String> {
 }
 
 /// Treatments of columns.
-pub(super) fn rules(
-    matches: &ArgMatches,
-    name: &str,
-) -> Result<std::collections::BTreeMap<String, ColumnRule>, Error> {
-    let mut rules = std::collections::BTreeMap::new();
+pub(super) fn rules(matches: &ArgMatches, name: &str) -> Result<BTreeMap<String, ColumnRule>, Error> {
+    let mut rules = BTreeMap::new();
     for text in matches.get_many::<String>(name).into_iter().flatten() {
         let Some((column, rule)) = text.split_once('=') else {
             return Err(Error::usage(format!(
@@ -375,6 +378,23 @@ pub(super) fn rules(
         }
     }
     Ok(rules)
+}
+
+/// Formats of columns.
+fn formats(matches: &ArgMatches, name: &str) -> Result<BTreeMap<String, Format>, Error> {
+    let mut formats = BTreeMap::new();
+    for text in matches.get_many::<String>(name).into_iter().flatten() {
+        let Some((column, format)) = text.split_once('=') else {
+            return Err(Error::usage(format!(
+                "--{name} {text}: write NAME=FORMAT, such as --{name} opened=%d.%m.%Y"
+            )));
+        };
+        let format = format.parse().map_err(|error| Error::usage(format!("--{name} {text}: {error}")))?;
+        if formats.insert(column.to_string(), format).is_some() {
+            return Err(Error::usage(format!("--{name} {text}: the column has two formats; leave one out")));
+        }
+    }
+    Ok(formats)
 }
 
 /// The single character of an option.

@@ -7,6 +7,9 @@ use crate::args;
 /// Options that the short help leaves out.
 pub(super) const UNCOMMON: &[&str] = &[
     "ignore",
+    "format",
+    "edge-format",
+    "target-format",
     "missing",
     "node-time",
     "edge-weight",
@@ -81,6 +84,15 @@ pub(super) fn with_nodes(command: Command) -> Command {
             "A kind (number, boolean, date, category, code, embedding, ignore), the scale of a number \
              (standard, quantile, raw), parts of a date (age, year, month, weekday, hour), and missing \
              values (mean, zero, indicator)",
+        ))
+        .arg(repeated(
+            "format",
+            "NAME=FORMAT",
+            "Format of numbers or dates [default: found]",
+            "decimal-comma (1.234,56) or decimal-point (1,234.56), with a sign of the unit as in \
+             'price=decimal-comma €'; a pattern of dates, such as opened=%d.%m.%Y; or unix-s, unix-ms, \
+             unix-us and unix-ns of numbers since 1970. A format is found if it is the only one that reads \
+             all values; the import says so",
         ))
         .arg(args::option(
             "missing",
@@ -163,6 +175,7 @@ pub(super) fn with_edges(command: Command) -> Command {
             "Without --edge-time the default is random:60,20,20",
         ))
         .arg(repeated("edge-column", "NAME=HOW", "Treatment of an edge feature, as --column", ""))
+        .arg(repeated("edge-format", "NAME=FORMAT", "Format of a column, as --format", ""))
         .arg(args::option("edge-type", "NAME", "Name of the edge type [default: edge]", ""))
         .arg(args::option("reverse", "NAME", "Add the reverse edges as another edge type", ""))
         .arg(args::flag("undirected", "Store every edge in both directions", ""))
@@ -199,6 +212,7 @@ pub(super) fn with_targets(command: Command) -> Command {
             "Train, valid and test rows, as --split [default: by time]",
             "Without --target-time the default is random:60,20,20",
         ))
+        .arg(repeated("target-format", "NAME=FORMAT", "Format of a column, as --format", ""))
         .arg(args::option(
             "target-name",
             "NAME",

@@ -128,12 +128,11 @@ impl EventStream {
         let all = 0..events.len() as u32;
         let of_known = distinct(&events, all.clone(), num_nodes, place)?;
         let learned_history = || History::new(&events, of_learned(), num_nodes, place).map(Arc::new);
-        let neighbors = if reads_neighbors { all } else { 0..0 };
         let stream = Self {
             task: task.name.clone(),
             destinations: [distinct(&events, of_learned(), num_nodes, place)?, of_known],
             learned_history: (is_partial && reads_neighbors).then(learned_history).transpose()?,
-            all_history: History::new(&events, neighbors, num_nodes, place)?,
+            all_history: History::new(&events, if reads_neighbors { all } else { 0..0 }, num_nodes, place)?,
             is_new: without_events(&events, of_learned(), num_nodes),
             learned: learned.clone(),
             events,

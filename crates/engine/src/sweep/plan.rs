@@ -68,6 +68,9 @@ impl Plan {
             configs.push(of_trial);
         }
         refuse_unused_by_all(&configs, &names)?;
+        for (config, of) in configs.iter_mut().zip(&trials) {
+            leave_out_unread(config, given).map_err(|e| in_trial(e, of.trial, &of.values))?;
+        }
         config.eval_every.refuse_auto("trials are compared after the same numbers of epochs")?;
         let every = config.eval_every.fixed().unwrap_or(1);
         let rungs = rungs(configs.len(), config.epochs, options.min_epochs, options.eta, every);
@@ -177,6 +180,23 @@ fn configure(config: &TrainConfig, values: &Values, given: &[&'static str]) -> R
     Ok((config, read))
 }
 
+/// Gives those of the `given` options that the trial does not read their defaults, so that its
+/// command line leaves them out.
+///
+/// # Errors
+/// A choice that does not go together with the values of the trial.
+fn leave_out_unread(config: &mut TrainConfig, given: &[&str]) -> Result<()> {
+    for key in given.iter().filter_map(|name| key(name)) {
+        let Err(refused) = config.refuse_unused(&[key.name]) else { continue };
+        // cannot fail: the default is valid
+        let _ = key.read(config, &key.write(&TrainConfig::default()));
+        if config.refuse_unused(&[key.name]).is_ok() {
+            return Err(refused);
+        }
+    }
+    Ok(())
+}
+
 /// Error of a trial that names its values.
 fn in_trial(error: Error, trial: usize, values: &Values) -> Error {
     let values: Vec<String> = values
@@ -210,7 +230,17 @@ mod tests {
         for (config, trial) in plan.configs.iter().zip(&plan.record.trials) {
             config.refuse_unused(&trial.values.keys().map(String::as_str).collect::<Vec<_>>()).unwrap();
         }
-        assert_eq!(plan.configs[2], TrainConfig { model: "sage".into(), ..TrainConfig::default() });
+        assert_eq!(plan.configs[2].to_json(), TrainConfig::default().to_json());
+    }
+
+    #[test]
+    fn a_shared_option_is_left_out_of_trials_that_do_not_read_it() {
+        let mut shared = TrainConfig { model: "gat".into(), ..TrainConfig::default() };
+        shared.set(&serde_json::from_str(r#"{"heads": 2}"#).unwrap()).unwrap();
+        let axes = vec![Axis::parse("model=gat,sage").unwrap()];
+        let plan = Plan::new(&shared, &["heads"], axes, SweepOptions::default()).unwrap();
+        assert_eq!(plan.configs[0].to_json(), shared.to_json());
+        assert_eq!(plan.configs[1].to_json(), TrainConfig::default().to_json());
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! A task on nodes of a dataset of several types, classification or regression: graph, feature
 //! tables, targets and split, as samplers and models read them.
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use graphmill_core::{
     Buffer, Features, Labels, NodeId, Split,
@@ -14,7 +17,7 @@ use graphmill_core::{
 use graphmill_data::typed::{
     EdgeData, NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset,
 };
-use graphmill_loader::{BatchKey, typed::TypedRequest};
+use graphmill_loader::{BatchKey, Feature, typed::TypedRequest};
 use graphmill_nn::backend::Precision;
 use rayon::prelude::*;
 
@@ -44,8 +47,8 @@ pub(super) struct TypedTask {
     pub(super) features: Vec<Option<Features>>,
     /// Number type in which dense rows are read, if `--feature-precision` or `--precision` sets it.
     pub(super) row_type: Option<TableType>,
-    /// Table of each type in host memory, once made.
-    pub(super) resident: OnceLock<Tables>,
+    /// Table of each type with features in host memory, once made.
+    pub(super) resident: Vec<OnceLock<Arc<dyn Feature>>>,
     /// Feature rows of each edge type, `None` for a type without features; empty if the model does
     /// not read them.
     pub(super) edges: Tables,
@@ -111,7 +114,7 @@ impl TypedTask {
             graph,
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
             row_type: None,
-            resident: OnceLock::new(),
+            resident: vec![OnceLock::new(); data.nodes.len()],
             edges: Vec::new(),
             label_columns: None,
             learned_in: None,
@@ -146,7 +149,7 @@ impl TypedTask {
             graph,
             features,
             row_type: None,
-            resident: OnceLock::new(),
+            resident: vec![OnceLock::new(); data.nodes.len()],
             edges: Vec::new(),
             label_columns: None,
             learned_in: None,
@@ -193,14 +196,20 @@ impl TypedTask {
     /// # Errors
     /// Rows of another number type than the stored one cannot be made.
     pub(super) fn host_tables(&self) -> Result<Tables> {
-        if let Some(tables) = self.resident.get() {
-            return Ok(tables.clone());
+        (0..self.features.len()).map(|t| self.host_table(t)).collect()
+    }
+
+    /// Table of type `t` in host memory, or mapped, if it has features.
+    ///
+    /// # Errors
+    /// As for [`TypedTask::host_tables`].
+    pub(super) fn host_table(&self, t: usize) -> Result<Option<Arc<dyn Feature>>> {
+        let (Some(features), made) = (&self.features[t], &self.resident[t]) else { return Ok(None) };
+        if let Some(table) = made.get() {
+            return Ok(Some(table.clone()));
         }
-        let of_type = |features: &Option<Features>| {
-            features.as_ref().map(|features| in_host(features, self.row_type)).transpose()
-        };
-        let tables = self.features.iter().map(of_type).collect::<Result<Tables>>()?;
-        Ok(self.resident.get_or_init(|| tables).clone())
+        let table = in_host(features, self.row_type)?;
+        Ok(Some(made.get_or_init(|| table).clone()))
     }
 
     /// Number type of the rows of type `t`; `None` if they are sparse, or it has no features.

@@ -138,10 +138,10 @@ pub(super) fn whole(config: &TrainConfig, data: &TypedDataset, task: &TypedTask)
 impl Lowest {
     fn new(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<Self> {
         let types = task.features.len();
-        let mut lowest = Self { tables: task.host_tables()?, in_files: vec![false; types], resident: 0 };
         if !is_beyond(config, task) {
-            return Ok(lowest);
+            return Ok(Self { tables: task.host_tables()?, in_files: vec![false; types], resident: 0 });
         }
+        let mut lowest = Self { tables: vec![None; types], in_files: vec![false; types], resident: 0 };
         let Some(dir) = data.directory.as_deref() else {
             return Err(Error::usage(
                 "--host-budget and --cache-ratio read feature rows from disk, but this dataset is in \
@@ -155,6 +155,7 @@ impl Lowest {
                 lowest.tables[t] = Some(on_disk(dir, t, data, task.row_type)?);
                 lowest.in_files[t] = true;
             } else {
+                lowest.tables[t] = task.host_table(t)?;
                 lowest.resident += of.count as u64 * of.bytes;
                 kept.push(task.graph.schema().types()[t].name.clone());
             }

@@ -116,7 +116,7 @@ fn rows_of_unchanged_parameters_are_those_that_a_batch_computes() {
         let of = reuse(&summary, 0);
         assert!(of.reused_rows > of.made_rows && of.variation < 1e-20, "{model}: {of:?}");
         let [exact, reused] = [&exact, &summary].map(|summary| summary.epochs[0].loss);
-        assert!((exact - reused).abs() < 1e-6 * exact.abs(), "{model}: {exact}, {reused}");
+        assert!((exact - reused).abs() < 1e-5 * exact.abs(), "{model}: {exact}, {reused}");
     }
 }
 

@@ -109,14 +109,14 @@ fn without_hot_nodes_or_later_batches_a_run_is_that_without_reuse() {
 fn rows_of_unchanged_parameters_are_those_that_a_batch_computes() {
     let data = data();
     for model in ["rsage", "rgcn", "rgat"] {
-        // an update by Adam of this rate changes no weight
+        // an update by Adam of this rate moves weights that are 0, and changes no other
         let options = format!("model={model} fanout=-1,-1 dropout=0 lr=1e-30 epochs=1");
         let exact = train(&config(&options), &data);
         let summary = train(&config(&format!("{options} reuse=layered super_batch=5")), &data);
         let of = reuse(&summary, 0);
-        assert!(of.reused_rows > of.made_rows && of.variation == 0.0, "{model}: {of:?}");
+        assert!(of.reused_rows > of.made_rows && of.variation < 1e-20, "{model}: {of:?}");
         let [exact, reused] = [&exact, &summary].map(|summary| summary.epochs[0].loss);
-        assert!((exact - reused).abs() < 1e-6 * exact.abs(), "{model}: {exact}, {reused}");
+        assert!((exact - reused).abs() < 1e-5 * exact.abs(), "{model}: {exact}, {reused}");
     }
 }
 
@@ -156,9 +156,10 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
             (results(&summary, Some(run.path())), summary)
         };
         let (one, summary) = whole("one", 1, &config);
-        assert!(reuse(&summary, 2).reused_rows > 0, "{own}");
-        if config.to_toml().contains("max_variation = 0.025") {
-            assert!(reuse(&summary, 0).super_batch < 2.5, "{own}: {:?}", reuse(&summary, 0));
+        assert!(reuse(&summary, 0).reused_rows > 0, "{own}");
+        if own.contains("max_variation") {
+            // the first one ends after 3 batches, whose updates change weights by 0.01 each
+            assert_eq!((summary.staleness.bound, summary.staleness.max), (3, 2), "{own}");
         }
         assert!(one == whole("three", 3, &config).0, "{own}: threads");
         let pipelined = TrainConfig { strategy: "pipelined".into(), ..config.clone() };

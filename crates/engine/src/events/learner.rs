@@ -144,9 +144,6 @@ impl<'a> EventLearner<'a> {
             let visit =
                 |see: &mut dyn FnMut(&mut graphmill_nn::Param)| model.visit_mut(&mut |_, param| see(param));
             outcome = outcome.with_norm(Some(optim::clip(self.backend, self.clip, visit)));
-            if !outcome.loss.is_finite() {
-                return Ok(outcome);
-            }
         }
         outcome
     }

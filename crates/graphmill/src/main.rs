@@ -1,6 +1,7 @@
 //! The `graphmill` command: a thin layer over the library, with a file per subcommand.
 
 mod args;
+mod cancel;
 mod commands;
 #[cfg(unix)]
 mod fatal;

@@ -12,7 +12,7 @@ use graphmill_engine::Error;
 use serde_json::json;
 
 use super::import;
-use crate::{args, output, signals, work};
+use crate::{args, cancel, output, work};
 
 /// `--NAME VALUE`, which may be given several times.
 fn repeated(name: &'static str, value: &'static str, short: &'static str, more: &str) -> Arg {
@@ -131,7 +131,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: signals::until_signal(work::on_stderr(is_json))?,
+        progress: cancel::until_signal(work::on_stderr(is_json))?,
     };
     let (ImportedTables { dataset, report }, appended) = tables::append_tables(base, &tables, dst, work)?;
     if is_json {

@@ -9,7 +9,7 @@ use graphmill_data::download::{Check, Entry, Got, Options, catalogue};
 use graphmill_engine::Error;
 use serde::Serialize;
 
-use crate::{args, output, signals, work};
+use crate::{args, cancel, output, work};
 
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
@@ -159,7 +159,7 @@ fn download(matches: &ArgMatches) -> anyhow::Result<()> {
         Error::usage(format!("{dir:?}: the directory's path must be valid UTF-8; choose another"))
     })?;
     let options = Options { mirror, verify: !matches.get_flag("no-verify"), ..Options::default() };
-    let progress = signals::until_signal(work::on_stderr(false))?;
+    let progress = cancel::until_signal(work::on_stderr(false))?;
     let report = graphmill_data::download::download(entry, &dir, &options, &*progress)?;
     drop(progress);
     let import = text::line(&entry.import(&directory));

@@ -13,7 +13,7 @@ use graphmill_data::{
 };
 use graphmill_engine::Error;
 
-use crate::{args, output, signals, work};
+use crate::{args, cancel, output, work};
 
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
@@ -180,7 +180,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: signals::until_signal(work::on_stderr(json))?,
+        progress: cancel::until_signal(work::on_stderr(json))?,
     };
     if TYPED_TABLE.iter().any(|entry| entry.name == name) {
         let dataset = generate_typed_to(name, dst, &options, work).map_err(usage)?;

@@ -28,7 +28,7 @@ use graphmill_data::{
 use graphmill_engine::Error;
 use serde_json::json;
 
-use crate::{args, output, signals, work};
+use crate::{args, cancel, output, work};
 
 /// The long help of `--flavour`.
 const FLAVOURS: &str = "Known: plain, snap, metis, webgraph, gnnlab. auto recognizes .graph and .metis \
@@ -296,7 +296,7 @@ fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: signals::until_signal(work::on_stderr(matches.get_flag("json")))?,
+        progress: cancel::until_signal(work::on_stderr(matches.get_flag("json")))?,
     };
     let TypedImported { dataset, report } = typed::import_to(format, src, dst, &options, work)?;
     if !matches.get_flag("json") {
@@ -335,7 +335,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: signals::until_signal(work::on_stderr(matches.get_flag("json")))?,
+        progress: cancel::until_signal(work::on_stderr(matches.get_flag("json")))?,
     };
     let Imported { dataset, report } = import::import_to(format, src, dst, &options, work)?;
     if matches.get_flag("json") {

@@ -12,7 +12,7 @@ use graphmill_data::{
 use graphmill_engine::{Error, TrainConfig, partition, typed};
 use serde_json::json;
 
-use crate::{args, output, signals, work};
+use crate::{args, cancel, output, work};
 
 /// The subcommand with its arguments.
 // long: a list of arguments, each with its help
@@ -170,7 +170,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let dst: Option<&Path> = args::get_path(matches, "dst");
     let is_json = matches.get_flag("json");
-    let progress = signals::until_signal(work::on_stderr(is_json))?;
+    let progress = cancel::until_signal(work::on_stderr(is_json))?;
     if let Some(data) = of_types {
         let report = typed::partition::run(&options, &data, dst, &*progress)?;
         drop(progress);

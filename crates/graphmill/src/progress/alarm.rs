@@ -10,7 +10,7 @@ use graphmill_engine::{
 };
 use graphmill_nn::model::Model;
 
-use crate::{output, signals::UntilSignal};
+use crate::{cancel::UntilSignal, output};
 
 /// Observer that passes everything on, and shows the warnings of a [`LossAlarm`].
 pub(super) struct Alarm {

@@ -17,7 +17,7 @@ use graphmill_data::{
 use graphmill_engine::Error;
 use serde_json::json;
 
-use crate::{args, output, signals, work};
+use crate::{args, cancel, output, work};
 
 /// Options that describe tables, which a schema file replaces.
 const OF_TABLES: &[&str] = &[
@@ -163,7 +163,7 @@ pub(super) fn import(
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: signals::until_signal(work::on_stderr(is_json))?,
+        progress: cancel::until_signal(work::on_stderr(is_json))?,
     };
     let dst = args::required_path(matches, "dataset");
     let ImportedTables { dataset, report } = tables::import_tables(schema, dst, like, work)?;

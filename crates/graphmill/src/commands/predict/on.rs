@@ -12,7 +12,7 @@ use graphmill_engine::{
     typed::SavedTypedRun,
 };
 
-use crate::{args, output, signals};
+use crate::{args, cancel, output};
 
 /// Adds the options of new nodes.
 pub(super) fn with_options(command: Command) -> Command {
@@ -64,7 +64,7 @@ pub(super) fn tables(matches: &ArgMatches) -> anyhow::Result<NewTables> {
 
 /// Progress of an import, which a signal stops.
 pub(super) fn watch() -> anyhow::Result<Arc<dyn Progress>> {
-    Ok(signals::until_signal(Box::new(Quiet))?.into())
+    Ok(cancel::until_signal(Box::new(Quiet))?.into())
 }
 
 /// Writes the predictions of the new nodes and prints their shape.

@@ -142,12 +142,11 @@ impl LearnedRows {
     }
 
     /// Adds up the rows of `grad`, gradients of the rows `ids`, for each id that repeats.
-    /// Afterwards `ids` are distinct, in the order in which they first occurred.
-    ///
-    /// # Panics
-    /// An id has no row: a bug in the caller.
+    /// Afterwards `ids` are distinct, in the order in which they first occurred. The rows themselves
+    /// are not read, and may be elsewhere.
     pub fn merge(&mut self, ids: &mut Vec<NodeId>, grad: &mut Matrix) {
-        if self.merged.fill(self.table.num_rows(), ids, grad.view()) {
+        let count = ids.iter().max().map_or(0, |&last| last as usize + 1);
+        if self.merged.fill(count, ids, grad.view()) {
             ids.clone_from(&self.merged.ids);
             grad.clone_from(&self.merged.grad);
         }
@@ -244,6 +243,9 @@ mod tests {
         assert_eq!((&ids[..], grad.view().host()), (&[3, 1][..], &[2.5, 0.75, 1.0, -1.0][..]));
         rows.merge(&mut ids, &mut grad);
         assert_eq!((&ids[..], grad.num_rows()), (&[3, 1][..], 2), "distinct rows stay");
+        let (mut repeated, mut grad) = (vec![4, 4], Matrix::from_slice(2, 2, &[1.0, 2.0, 0.5, 0.25]));
+        LearnedRows::new(0, 2, 7).merge(&mut repeated, &mut grad);
+        assert_eq!((&repeated[..], grad.view().host()), (&[4][..], &[1.5, 2.25][..]), "of rows elsewhere");
         let before = LearnedRows::new(5, 2, 7).table().view().host().to_vec();
         assert!(first[2..4] != before[2..4] && first[..2] == before[..2]);
     }

@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_choice_that_the_others_exclude_is_refused() {
-        let error = plan(&["model=rsage", "order=random,proximity"]).unwrap_err().to_string();
-        assert!(error.starts_with("trial 2 (model rsage, order proximity): --order proximity: "), "{error}");
+        let error = plan(&["sampler=saint-node", "bottom=auto,exact"]).unwrap_err().to_string();
+        assert!(error.starts_with("trial 2 (sampler saint-node, bottom exact): --bottom"), "{error}");
     }
 }

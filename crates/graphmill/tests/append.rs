@@ -217,7 +217,7 @@ fn links_that_may_have_trained_the_earlier_run_are_reported() {
     sandbox.ok(&format!("train data {options} --out run"));
     let says = |data: &str, out: &str| {
         let args = format!("train {data} {options} --start-from run --out {out}");
-        sandbox.run(&args).succeeded().stderr.contains("so run may have trained on some of them")
+        sandbox.run(&args).succeeded().stderr.contains("run may have trained on some of them")
     };
     assert!(!says("data", "same"), "the same edges are drawn");
     assert!(says("other", "more"));

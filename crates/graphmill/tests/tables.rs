@@ -587,7 +587,7 @@ fn formats_are_options_and_leaks_are_warnings() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    let report = sandbox.ok_json(&format!("{import} --force --json"));
+    let report = sandbox.ok_json(&format!("{import} --force"));
     assert_eq!(report["report"]["nodes"][0]["leaks"][0]["share"], 1.0);
     let opened = &report["report"]["nodes"][0]["columns"][2]["becomes"];
     assert!(opened.as_str().unwrap().contains("state the right one (format opened=%d/%m/%Y)"), "{opened}");

@@ -86,10 +86,10 @@ impl<T: Pod> Buffer<T> {
                     ),
                 )
             })?;
-        // SAFETY: the map is read-only and private to this process; as with every memory-mapped
-        // file, another process that truncates the file during a read raises SIGBUS, which a
-        // program can report by `maps::find`. Files of a dataset are written to a temporary sibling
-        // and renamed, never changed in place.
+        // SAFETY: the map is read-only, and this process does not write to the file: files of a
+        // dataset are written to a temporary sibling and renamed, never changed in place. As with
+        // every memory-mapped file, another process that truncates the file during a read raises
+        // SIGBUS, which a program can report by `maps::find`.
         let map = unsafe { memmap2::MmapOptions::new().len(end).map(file) }
             .map_err(|e| Error::io(path, "map", e))?;
         if !(map.as_ptr() as usize + offset).is_multiple_of(align_of::<T>()) {
@@ -205,19 +205,22 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Releases the pages of a range of a mapped file; reading them again reads the file again.
+    ///
+    /// # Panics
+    /// The range is outside.
     pub fn release(&self, run: Range<usize>) {
+        let len = self.len();
+        assert!(run.start <= run.end && run.end <= len, "values {run:?} of {len}");
         #[cfg(unix)]
         if let Storage::Mapped { map, offset, .. } = &self.storage
             && map.listed.is_some()
         {
             let (start, bytes) = (offset + run.start * size_of::<T>(), run.len() * size_of::<T>());
-            // SAFETY: the range is inside the map, which is a shared read-only map of a file:
-            // without its pages it reads the same bytes, from the file again. A refusal costs only
-            // memory.
+            // SAFETY: the range is inside the map (asserted), which is a shared read-only map of a
+            // file: without its pages it reads the same bytes, from the file again. A refusal costs
+            // only memory.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, bytes) };
         }
-        #[cfg(not(unix))]
-        let _ = run;
     }
 
     /// Releases pages as [`Buffer::release`] does, also from the system's cache. For data that is
@@ -345,6 +348,24 @@ mod tests {
                 assert_eq!(&**buffer, &data[..]);
             }
         }
+    }
+
+    #[test]
+    fn pages_outside_the_values_are_not_released() {
+        let data: Vec<u64> = (0..1000).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytemuck::cast_slice(&data)).unwrap();
+        let mapped = Buffer::<u64>::map(file.as_file(), file.path(), 8, 999).unwrap();
+        mapped.release(999..999);
+        // they may be those of another allocation, whose values would become zeros
+        for run in [500..1000, 1000..1000, 0..usize::MAX, Range { start: 600, end: 500 }] {
+            for buffer in [&mapped, &data[1..].to_vec().into()] {
+                let release = || buffer.release(run.clone());
+                let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(release)).unwrap_err();
+                assert!(panic.downcast_ref::<String>().is_some_and(|why| why.contains("of 999")), "{run:?}");
+            }
+        }
+        assert_eq!(&*mapped, &data[1..]);
     }
 
     #[test]

@@ -25,11 +25,26 @@ use bytemuck::NoUninit;
 struct Record {
     /// Path of the file.
     path: Box<[u8]>,
-    /// First address; 0 while nothing is mapped.
+    /// Odd while the file is mapped at the addresses, which change only while it is even.
+    version: AtomicUsize,
+    /// First address.
     start: AtomicUsize,
     /// Address after the last byte.
     end: AtomicUsize,
     next: Option<&'static Record>,
+}
+
+impl Record {
+    /// Addresses of the map: both of one map, because none counts that begins or ends meanwhile.
+    /// Tests run `between` between the two reads.
+    fn addresses(&self, between: impl FnOnce()) -> Option<Range<usize>> {
+        let version = self.version.load(SeqCst);
+        let start = self.start.load(SeqCst);
+        between();
+        let end = self.end.load(SeqCst);
+        let is_listed = !version.is_multiple_of(2) && self.version.load(SeqCst) == version;
+        is_listed.then_some(start..end)
+    }
 }
 
 /// Head of the list of all records. Records are leaked and never removed.
@@ -53,10 +68,12 @@ impl Listed {
     pub(crate) fn new(path: &Path, addresses: Range<usize>) -> Self {
         let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = path.as_os_str().as_encoded_bytes();
-        let free = records().find(|record| record.start.load(SeqCst) == 0 && *record.path == *bytes);
+        let is_free = |record: &&Record| record.version.load(SeqCst).is_multiple_of(2);
+        let free = records().find(|record| is_free(record) && *record.path == *bytes);
         let record = free.unwrap_or_else(|| {
             let record = Box::leak(Box::new(Record {
                 path: bytes.into(),
+                version: AtomicUsize::new(0),
                 start: AtomicUsize::new(0),
                 end: AtomicUsize::new(0),
                 next: records().next(),
@@ -64,8 +81,9 @@ impl Listed {
             RECORDS.store(record, SeqCst);
             record
         });
-        record.end.store(addresses.end, SeqCst);
         record.start.store(addresses.start, SeqCst);
+        record.end.store(addresses.end, SeqCst);
+        record.version.fetch_add(1, SeqCst);
         Self(record)
     }
 }
@@ -73,7 +91,7 @@ impl Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.start.store(0, SeqCst);
+        self.0.version.fetch_add(1, SeqCst);
     }
 }
 
@@ -81,8 +99,8 @@ impl Drop for Listed {
 /// allocates nor locks, so a signal handler may call it.
 pub fn find(address: usize) -> Option<(&'static [u8], usize)> {
     records().find_map(|record| {
-        let (start, end) = (record.start.load(SeqCst), record.end.load(SeqCst));
-        (start > 0 && (start..end).contains(&address)).then(|| (&*record.path, address - start))
+        let addresses = record.addresses(|| ())?;
+        addresses.contains(&address).then(|| (&*record.path, address - addresses.start))
     })
 }
 
@@ -143,5 +161,21 @@ mod tests {
         assert!(records().count() >= before);
         assert_eq!(find(48), Some((&b"maps-test-a"[..], 0)));
         drop(b);
+    }
+
+    #[test]
+    fn addresses_of_two_maps_of_a_file_are_never_joined() {
+        let at = |range| Listed::new("maps-test-moved".as_ref(), range);
+        let (first, mut second) = (at(64..72), None);
+        let record = first.0;
+        let seen = record.addresses(|| {
+            drop(first);
+            second = Some(at(96..104));
+        });
+        // memory between them is that of others
+        assert_eq!(seen, None);
+        assert!(second.is_some_and(|second| ptr::eq(second.0, record)));
+        let _third = at(80..88);
+        assert_eq!(record.addresses(|| ()), Some(80..88));
     }
 }

@@ -23,8 +23,11 @@ impl<'o> Scatter<'o> {
     /// Creates the rows for a request of `count` rows.
     ///
     /// # Panics
-    /// The places are not strictly ascending rows of `out`, or their number is not `count`.
+    /// The places are not strictly ascending rows of `out`, their number is not `count`, or 32 bits
+    /// do not number them.
     pub(super) fn new(out: &'o mut [f32], dim: usize, count: usize, places: OutputRows<'o>) -> Self {
+        // callers number rows by `u32`, and two rows of the same number would be one slice twice
+        assert!(u32::try_from(count.saturating_sub(1)).is_ok(), "a request of {count} rows, more than 2^32");
         let rows = out.len().checked_div(dim).unwrap_or(count);
         match places {
             OutputRows::InOrder => assert!(count <= rows, "the result has {count} rows of {dim}"),
@@ -55,5 +58,18 @@ impl<'o> Scatter<'o> {
         // values are in it by construction). Output rows ascend strictly, so different `i` are
         // different rows, and the caller guarantees that no other call has the same `i`.
         unsafe { from_raw_parts_mut(self.start.add(row * self.dim), self.dim) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "more than 2^32")]
+    fn requests_whose_numbers_would_repeat_are_refused() {
+        let numbered = u32::MAX as usize + 1;
+        assert_eq!(Scatter::new(&mut [], 0, numbered, OutputRows::InOrder).rows, numbered);
+        Scatter::new(&mut [], 0, numbered + 1, OutputRows::InOrder);
     }
 }

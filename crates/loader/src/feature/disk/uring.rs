@@ -62,7 +62,11 @@ mod linux {
 
     impl Uring {
         /// Creates a ring of `slots` slots of `size` bytes, a multiple of a page.
+        ///
+        /// # Panics
+        /// The size is not a multiple of a page.
         pub(super) fn new(file: Arc<OpenFile>, slots: usize, size: usize) -> io::Result<Self> {
+            assert!(size.is_multiple_of(PAGE), "slots of {size} bytes are not whole pages");
             let entries = slots.next_power_of_two() as u32;
             // results wait until they are requested, without an interrupt each; kernels before 5.19
             // lack the flag

@@ -291,6 +291,11 @@ fn rounded(bytes: u64) -> u64 {
     bytes.div_ceil(step) * step
 }
 
+/// Returns true if `len` of `bytes` bytes lie from `at` on; without a sum, which could wrap.
+fn holds(bytes: usize, at: usize, len: usize) -> bool {
+    bytes.checked_sub(len).is_some_and(|last| at <= last)
+}
+
 /// Memory of a queue.
 #[derive(Debug)]
 struct Allocation {
@@ -392,7 +397,7 @@ impl<T: 'static> DeviceMemory for Buffer<T> {
 
     fn upload(&self, at: usize, from: &[u8]) {
         let Allocation { queue, at: begin, bytes, .. } = &self.memory;
-        assert!(at + from.len() <= *bytes, "{} bytes at {at} of {bytes}", from.len());
+        assert!(holds(*bytes, at, from.len()), "{} bytes at {at} of {bytes}", from.len());
         if from.is_empty() || queue.device.has_failed() {
             return;
         }
@@ -405,7 +410,7 @@ impl<T: 'static> DeviceMemory for Buffer<T> {
 
     fn download(&self, at: usize, to: &mut [u8]) {
         let Allocation { queue, at: begin, bytes, .. } = &self.memory;
-        assert!(at + to.len() <= *bytes, "{} bytes at {at} of {bytes}", to.len());
+        assert!(holds(*bytes, at, to.len()), "{} bytes at {at} of {bytes}", to.len());
         if to.is_empty() || queue.device.has_failed() {
             return;
         }
@@ -476,6 +481,12 @@ impl Accelerator for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_whose_positions_would_wrap_are_outside() {
+        assert!(holds(8, 0, 8) && holds(8, 8, 0) && holds(8, 5, 3));
+        assert!(!holds(8, 6, 3) && !holds(8, 9, 0) && !holds(8, usize::MAX, 1) && !holds(8, 1, usize::MAX));
+    }
 
     #[test]
     fn rounding_wastes_at_most_an_eighth() {

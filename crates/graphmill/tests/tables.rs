@@ -582,8 +582,9 @@ fn formats_are_options_and_leaks_are_warnings() {
     for part in [
         "amount  number, standardized, written as decimal-comma\n",
         "opened  date: age, written as %d/%m/%Y\n",
-        "warning: column 'kind' determines the label 'label': its values imply it in 100 % of 60 labelled rows, \
-         each value by at least 30 rows; if a prediction does not know it, leave it out (column kind=ignore)\n",
+        "warning: column 'kind' determines the label 'label': its values imply it in 100 % of 60 \
+         labelled rows, each value by at least 30 rows; if a prediction does not know it, leave it \
+         out (column kind=ignore)\n",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

@@ -135,7 +135,7 @@ def test_formats_are_found_stated_and_refused():
 
 def test_columns_that_determine_the_label_are_warned_of():
     nodes = {"id": list(range(60)), "kind": ["xy"[i % 2] for i in range(60)], "code": [f"c{i % 2}" for i in range(60)]}
-    with pytest.warns(UserWarning, match=r"column 'code' may determine the label 'kind' \(values\): 100.0% of 60 labelled rows.*code=ignore"):
+    with pytest.warns(UserWarning, match=r"column 'code' determines the label 'kind': its values imply it in 100 % of 60 labelled rows.*code=ignore"):
         dataset = graphmill.Dataset.from_tables(nodes, id="id", label="kind")
     assert dataset.import_report["nodes"][0]["leaks"][0]["support"] == 30
     with warnings.catch_warnings():

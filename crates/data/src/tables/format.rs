@@ -6,11 +6,15 @@
 //! ways.
 #![forbid(unsafe_code)]
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt::{self, Write as _},
+    ops::Range,
+    str::FromStr,
+};
 
 use chrono::{
     NaiveDate, NaiveTime,
-    format::{Item, Parsed, StrftimeItems, parse},
+    format::{Fixed, Item, Numeric, Parsed, StrftimeItems, parse},
 };
 use graphmill_core::{Error, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -27,6 +31,9 @@ const UNITS: &[(&str, i64)] =
     &[("unix-s", 1), ("unix-ms", 1_000), ("unix-us", 1_000_000), ("unix-ns", 1_000_000_000)];
 /// Years that a date may have: a year of two digits is not one of the first century.
 const YEARS: std::ops::RangeInclusive<i32> = 1000..=9999;
+
+/// Microseconds since 1970 of these years.
+const MICROS: Range<i64> = -30_610_224_000_000_000..253_402_300_800_000_000;
 
 /// Written form of the numbers or dates of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,8 +95,10 @@ impl Format {
             | (Self::Unix(_) | Self::Time(_), Cell::Time(_)) => Some(cell),
             (Self::Number(format), Cell::Text(text)) => format.read(text.trim()),
             (Self::Time(pattern), Cell::Text(text)) => pattern.read(text.trim()).map(Cell::Time),
-            // such as 20241231
-            (Self::Time(pattern), Cell::Int(_)) => pattern.read(&cell.text()).map(Cell::Time),
+            // such as 20241231; a short year may have lost a zero before it
+            (Self::Time(pattern), Cell::Int(_)) if !pattern.has_short_year() => {
+                pattern.read(&cell.text()).map(Cell::Time)
+            }
             (Self::Unix(unit), Cell::Text(text)) => {
                 unix(value::parse(text, &mut Vec::new()), *unit).map(Cell::Time)
             }
@@ -139,12 +148,13 @@ impl Format {
 
 /// Microseconds of a number of units since 1970, of which a second has `unit`.
 fn unix(number: Cell, unit: i64) -> Option<i64> {
-    match number {
+    let micros = match number {
         Cell::Int(x) if unit <= 1_000_000 => x.checked_mul(1_000_000 / unit),
         Cell::Int(x) => Some(x.div_euclid(unit / 1_000_000)),
         Cell::Float(x) => super::column::integral((x * (1e6 / unit as f64)).round()),
         _ => None,
-    }
+    };
+    micros.filter(|micros| MICROS.contains(micros))
 }
 
 /// Sign of a currency or of percent in a text.
@@ -235,16 +245,33 @@ impl TimePattern {
     fn new(pattern: &str) -> Result<Self, String> {
         let items = StrftimeItems::new(pattern).parse_to_owned();
         let items = items.map_err(|_| "it is not a pattern of strftime".to_string())?;
+        if items.contains(&Item::Fixed(Fixed::TimezoneName)) {
+            return Err("%Z names are not read; use %z".into());
+        }
+        let has = |is: fn(&Numeric) -> bool| {
+            items.iter().any(|item| matches!(item, Item::Numeric(part, _) if is(part)))
+        };
+        let has_hour = has(|part| matches!(part, Numeric::Hour | Numeric::Hour12 | Numeric::Timestamp));
+        if !has_hour && has(|part| matches!(part, Numeric::Minute | Numeric::Second)) {
+            return Err("it has minutes or seconds, but no hour".into());
+        }
         let this = Self { pattern: pattern.into(), items };
         // A date that the pattern writes is one that it reads.
         let sample = NaiveDate::from_ymd_opt(2024, 12, 31).and_then(|date| date.and_hms_opt(14, 0, 0));
         let sample = sample.ok_or("there is no sample of a date")?.and_utc().fixed_offset();
-        let text = sample.format_with_items(this.items.iter()).to_string();
+        let mut text = String::new();
+        write!(text, "{}", sample.format_with_items(this.items.iter()))
+            .map_err(|_| "it has a part that cannot be written, such as %#z; use %z".to_string())?;
         let day = |micros: i64| micros.div_euclid(super::date::DAY);
         match this.read(&text) {
             Some(micros) if day(micros) == day(sample.timestamp_micros()) => Ok(this),
             _ => Err("it does not give year, month and day".into()),
         }
+    }
+
+    /// Returns true if the year has two digits.
+    fn has_short_year(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::Numeric(Numeric::YearMod100, _)))
     }
 
     /// Microseconds since 1970 of a text. Without an offset the time is UTC, and without a time it
@@ -410,12 +437,16 @@ mod tests {
             ("%d.%m.%Y", "31.12.2024 14:05"),
             ("%d.%m.%Y", "2024-12-31"),
             ("unix-s", "31.12.2024"),
+            ("unix-s", "1735653906500"),
         ] {
             assert_eq!(read(format, text), None, "{format}: {text}");
         }
         let pattern: Format = "%Y%m%d".parse().unwrap();
         assert_eq!(pattern.read(Cell::Int(19_700_102)), Some(Cell::Time(DAY)));
         assert_eq!(pattern.read(Cell::Time(5)), Some(Cell::Time(5)), "typed dates stay");
+        let short: Format = "%d%m%y".parse().unwrap();
+        assert_eq!(short.read(Cell::Int(10_124)), None, "the zero before it is lost");
+        assert!(short.read(Cell::Text("010124")).is_some());
         let unix: Format = "unix-ms".parse().unwrap();
         assert_eq!(unix.read(Cell::Int(1500)), Some(Cell::Time(1_500_000)));
     }
@@ -429,6 +460,9 @@ mod tests {
             ("decimal", "it is unknown"),
             ("decimal-comma 5", "the sign has digits"),
             ("%Q", "not a pattern"),
+            ("%d.%m.%Y %H:%M %Z", "use %z"),
+            ("%d.%m.%Y %H:%M %#z", "use %z"),
+            ("%d.%m.%Y %M:%S", "no hour"),
             ("%H:%M", "does not give year, month and day"),
             ("%m/%Y", "does not give year, month and day"),
             ("", "it is unknown"),

@@ -213,6 +213,50 @@ fn ambiguous_columns_are_left_out_or_asked_for() {
 }
 
 #[test]
+fn one_written_number_among_plain_ones_is_a_fault() {
+    let schema = "[[nodes]]\nfiles = \"nodes.csv\"\nid = \"id\"\n";
+    for (plain, formats) in
+        [("1.5", "(format x=decimal-point)"), ("15", "(format x=decimal-comma or format x=decimal-point)")]
+    {
+        let rows: String =
+            (0..100).map(|i| format!("n{i};{}\n", if i == 40 { "3,456" } else { plain })).collect();
+        let wrong = format!(
+            "nodes.csv: column 'x': 1 of 100 values are not a number: line 42 '3,456'; fix them, or \
+             state its format {formats}, or import"
+        );
+        fails(&[("nodes.csv", &format!("id;x\n{rows}"))], schema, &[&wrong]);
+        // two separators are no slip
+        let rows = rows.replace("3,456", "3,456,789");
+        let (report, _dir) = import_nodes(&format!("id;x\n{rows}"), "");
+        assert!(report.contains("written as decimal-point"), "{report}");
+    }
+}
+
+#[test]
+fn formats_of_ignored_columns_are_not_in_the_schema_of_a_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("nodes.csv"), "id;x;y\na;;1,5\nb;;2,5\n").unwrap();
+    let lines = "[[nodes]]\nfiles = \"nodes.csv\"\nid = \"id\"\n\
+        formats = { x = \"decimal-comma\", y = \"decimal-comma\" }\n";
+    let path = dir.path().join("schema.toml");
+    fs::write(&path, lines).unwrap();
+    let planned = plan(&TableSchema::read(&path).unwrap(), None).unwrap().schema;
+    assert_eq!(planned.nodes[0].formats.keys().collect::<Vec<_>>(), ["y"]);
+    fs::write(&path, planned.to_string()).unwrap();
+    plan(&TableSchema::read(&path).unwrap(), None).unwrap();
+}
+
+#[test]
+fn formats_without_a_table_are_faults() {
+    let edges = [("edges.csv", "a,b\n1,2\n")];
+    for line in ["formats = { x = \"decimal-comma\" }", "features = [\"x\"]", "ignore = [\"x\"]"] {
+        let schema =
+            format!("[[nodes]]\n{line}\n[[edges]]\nfiles = \"edges.csv\"\nsrc = \"a\"\ndst = \"b\"\n");
+        fails(&edges, &schema, &["without files there are no columns"]);
+    }
+}
+
+#[test]
 fn mixed_columns_are_refused_with_file_and_line() {
     let table = |odd: &str| {
         let rows: String = (0..40)
@@ -397,6 +441,10 @@ fn columns_that_determine_the_label_are_pointed_out() {
         closed[0].contains("100 % of its dates are after the time of their row, 400 of 400"),
         "{found:?}"
     );
+    // once for all labels
+    let two = |i: usize| format!("{};{}", i / 3 % 2, late(i));
+    let found = leaks_of("z;y;asked;closed", two, "label = [\"y\", \"z\"]\nsplit = \"time:asked:60,20,20\"");
+    assert_eq!(found.iter().filter(|leak| leak.contains("'closed'")).count(), 1, "{found:?}");
     // of edges
     let dir = tempfile::tempdir().unwrap();
     let edges: String =
@@ -413,6 +461,9 @@ fn columns_that_determine_the_label_are_pointed_out() {
         ("flag", LeakKind::Values, 1.0, 100, 50)
     );
     assert!(report.to_string().contains("leave it out of the edge features"), "{report}");
+    let json = serde_json::to_value(leak).unwrap();
+    assert_eq!(json["message"], leak.to_string());
+    assert_eq!(serde_json::from_value::<Leak>(json).unwrap(), *leak);
 }
 
 #[test]
@@ -434,6 +485,20 @@ fn columns_that_do_not_determine_the_label_are_not_pointed_out() {
         "label = \"y\"",
     );
     none("y;x", &|i| format!("{}.5;{}", hash(i), hash(i) + hash(i + 7) / 5), "label = \"y\"");
+    // one row far away in both
+    none(
+        "y;x",
+        &|i| {
+            if i == 9 { "1000000.5;1000000".into() } else { format!("{}.5;{}", hash(i) % 97, hash(i + 500)) }
+        },
+        "label = \"y\"",
+    );
+    // a rare value far away, of other values that do not determine the label
+    none(
+        "y;kind",
+        &|i| if i == 9 { "1000000.5;far".into() } else { format!("{}.5;k{}", hash(i) % 97, i % 4) },
+        "label = \"y\"\ncolumns = { kind = \"category\" }",
+    );
     // an ignored column, and few labelled rows
     none("y;code", &|i| format!("{};c{}", i % 2, i % 2), "label = \"y\"\nignore = [\"code\"]");
     none(

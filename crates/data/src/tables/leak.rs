@@ -3,16 +3,16 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
 /// Column that determines the label.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Leak {
     /// Name of the column.
     pub column: String,
     /// Column of the label.
     pub label: String,
-    /// How the column determines it.
+    /// Reason for which the column determines it.
     pub by: LeakKind,
     /// Share of the labelled rows whose label the column implies; of [`LeakKind::Line`] the share
     /// of the variance of the label, and of [`LeakKind::Later`] that of the labelled rows with a
@@ -27,13 +27,13 @@ pub struct Leak {
     pub remedy: String,
 }
 
-/// How a column determines the label.
+/// Reason for which a column determines the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LeakKind {
     /// Each value implies the label.
     Values,
-    /// Whether there is a value implies the label.
+    /// A missing or present value implies the label.
     Presence,
     /// The numbers of the classes do not overlap.
     Ranges,
@@ -41,6 +41,23 @@ pub enum LeakKind {
     Line,
     /// Dates are after the time of their row.
     Later,
+}
+
+impl Serialize for Leak {
+    /// Writes the fields, and as `message` the text of the leak.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { column, label, by, share, rows, support, remedy } = self;
+        let mut leak = serializer.serialize_struct("Leak", 8)?;
+        leak.serialize_field("column", column)?;
+        leak.serialize_field("label", label)?;
+        leak.serialize_field("by", by)?;
+        leak.serialize_field("share", share)?;
+        leak.serialize_field("rows", rows)?;
+        leak.serialize_field("support", support)?;
+        leak.serialize_field("remedy", remedy)?;
+        leak.serialize_field("message", &self.to_string())?;
+        leak.end()
+    }
 }
 
 impl fmt::Display for Leak {

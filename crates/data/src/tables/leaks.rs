@@ -22,9 +22,10 @@
 //! A hash of each value of a labelled row.
 //!
 //! # Memory
-//! At most [`MAX_PAIRS`] pairs of a value and a class for each column (about 2 MiB). A column with
-//! more is not compared by its values; its counts are exact otherwise. Values are compared by a
-//! hash of 64 bits.
+//! At most [`ALL_PAIRS`] pairs of a value and a class of all columns and labels, divided evenly
+//! among them, and at most [`MAX_PAIRS`] for each. A column with more, and one of lists, is not
+//! compared by its values; its counts are exact otherwise. Values are compared by a hash of 64
+//! bits.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -45,8 +46,10 @@ use super::{
     value::is_missing_word,
 };
 
-/// Pairs of a value and a class that are counted for a column.
+/// Pairs of a value and a class that are counted for a column and a label.
 const MAX_PAIRS: usize = 1 << 16;
+/// Pairs that are counted for all columns and labels.
+const ALL_PAIRS: usize = 1 << 22;
 /// Rows that a value needs, and a class.
 const SUPPORT: u64 = 10;
 /// Share of the labelled rows that a column implies.
@@ -91,9 +94,11 @@ impl LeakSearch {
     ) -> Option<Self> {
         let (_, planned) = targets.target.as_ref()?;
         let labels = &targets.names;
+        let columns: Vec<(usize, String)> = columns.into_iter().collect();
+        let limit = MAX_PAIRS.min(ALL_PAIRS / (columns.len() * labels.len()).max(1));
         let of_label = |k: usize| match planned {
-            PlannedTarget::Classes(columns) => Counts::of_classes(columns[k].names.len()),
-            PlannedTarget::Values => Counts::of_values(),
+            PlannedTarget::Classes(columns) => Counts::of_classes(columns[k].names.len(), limit),
+            PlannedTarget::Values => Counts::of_values(limit),
         };
         let columns = columns.into_iter().map(|(position, remedy)| {
             let name = table.columns[position].clone();
@@ -126,9 +131,12 @@ impl LeakSearch {
                     let time = parsed(batch.columns[time].get(row), &mut Vec::new()).time()?;
                     Some(cell.time()? > time)
                 });
+                let is_compared = counts.iter().any(Counts::compares_values);
+                let is_list = matches!(cell, Cell::List(_));
+                let key = (is_compared && !is_list).then(|| key_of(cell));
                 for (k, counts) in counts.iter_mut().enumerate() {
                     if let Some(label) = of_row(k) {
-                        counts.add(cell, label, is_later);
+                        counts.add((cell, key), label, is_later);
                     }
                 }
             }
@@ -139,8 +147,13 @@ impl LeakSearch {
     pub(super) fn finish(self) -> Vec<Leak> {
         let mut leaks = Vec::new();
         for (Examined { name, remedy, .. }, counts) in self.columns {
+            let mut is_later = false;
             for (label, counts) in self.labels.iter().zip(counts) {
-                leaks.extend(counts.find().map(|(by, share, support)| Leak {
+                // dates do not depend on the label, so that one leak says it
+                let found = counts
+                    .find()
+                    .filter(|(by, ..)| *by != LeakKind::Later || !std::mem::replace(&mut is_later, true));
+                leaks.extend(found.map(|(by, share, support)| Leak {
                     column: name.clone(),
                     label: label.clone(),
                     by,
@@ -164,6 +177,8 @@ struct Counts {
     /// Rows with a date and a time, and those with a later date.
     dated: u64,
     later: u64,
+    /// Pairs of a value and a class that are counted.
+    limit: usize,
     of: Labels,
 }
 
@@ -181,7 +196,6 @@ enum Labels {
     Values {
         /// Moments of the label by value; `None` if they are too many.
         groups: Option<HashMap<u64, Moments>>,
-        all: Moments,
         /// Moments of numbers and label; `None` if a value is not a number.
         line: Option<Line>,
     },
@@ -189,7 +203,7 @@ enum Labels {
 
 impl Default for Labels {
     fn default() -> Self {
-        Self::Values { groups: None, all: Moments::default(), line: None }
+        Self::Values { groups: None, line: None }
     }
 }
 
@@ -208,6 +222,15 @@ impl Moments {
         self.mean += difference / self.count as f64;
         self.squares += difference * (x - self.mean);
     }
+
+    /// Adds the values of `other`, which has some.
+    fn merge(&mut self, other: &Self) {
+        let (a, b) = (self.count as f64, other.count as f64);
+        let difference = other.mean - self.mean;
+        self.count += other.count;
+        self.mean += difference * b / (a + b);
+        self.squares += other.squares + difference * difference * a * b / (a + b);
+    }
 }
 
 /// Moments of pairs of numbers.
@@ -216,50 +239,91 @@ struct Line {
     x: Moments,
     y: Moments,
     products: f64,
+    /// Rows of the least and the greatest first number, which the moments leave out.
+    ends: [Option<(f64, f64)>; 2],
 }
 
 impl Line {
+    /// Number of rows.
+    fn rows(&self) -> u64 {
+        self.x.count + self.ends.iter().flatten().count() as u64
+    }
+
     fn add(&mut self, x: f64, y: f64) {
+        let mut row = Some((x, y));
+        let [least, most] = &mut self.ends;
+        if least.is_none_or(|(least, _)| x < least) {
+            std::mem::swap(least, &mut row);
+        }
+        if let Some((x, _)) = row
+            && most.is_none_or(|(most, _)| x > most)
+        {
+            std::mem::swap(most, &mut row);
+        }
+        if let Some((x, y)) = row {
+            self.push(x, y);
+        }
+    }
+
+    /// Adds a row to the moments.
+    fn push(&mut self, x: f64, y: f64) {
         let difference = x - self.x.mean;
         self.x.add(x);
         self.y.add(y);
         self.products += difference * (y - self.y.mean);
     }
 
-    /// Share of the variance of the second number that the first one gives.
+    /// Share of the variance of the second number that the first one gives: the lesser one of that
+    /// of all rows and that without the ends, since a single row far away gives nearly all.
     fn share(&self) -> f64 {
+        let mut all = *self;
+        self.ends.iter().flatten().for_each(|&(x, y)| all.push(x, y));
+        self.of_moments().min(all.of_moments())
+    }
+
+    /// The share of the rows of the moments.
+    fn of_moments(&self) -> f64 {
         let variances = self.x.squares * self.y.squares;
         if variances > 0.0 { self.products * self.products / variances } else { 0.0 }
     }
 }
 
 impl Counts {
-    fn of_classes(count: usize) -> Self {
+    fn of_classes(count: usize, limit: usize) -> Self {
         let (pairs, presence) = (Some(HashMap::new()), vec![[0; 2]; count]);
         let ranges = Some(vec![[f64::INFINITY, f64::NEG_INFINITY]; count]);
-        Self { of: Labels::Classes { pairs, presence, ranges }, ..Self::default() }
+        Self { limit, of: Labels::Classes { pairs, presence, ranges }, ..Self::default() }
     }
 
-    fn of_values() -> Self {
+    fn of_values(limit: usize) -> Self {
         let (groups, line) = (Some(HashMap::new()), Some(Line::default()));
-        Self { of: Labels::Values { groups, all: Moments::default(), line }, ..Self::default() }
+        Self { limit, of: Labels::Values { groups, line }, ..Self::default() }
     }
 
-    fn add(&mut self, cell: Cell, label: Label, is_later: Option<bool>) {
+    /// Returns true if the values are compared: they are not too many so far.
+    fn compares_values(&self) -> bool {
+        match &self.of {
+            Labels::Classes { pairs, .. } => pairs.is_some(),
+            Labels::Values { groups, .. } => groups.is_some(),
+        }
+    }
+
+    /// Adds a row of this value with its hash; without one the values are not compared.
+    fn add(&mut self, (cell, key): (Cell, Option<u64>), label: Label, is_later: Option<bool>) {
         self.rows += 1;
         self.missing += u64::from(cell == Cell::Missing);
         self.dated += u64::from(is_later.is_some());
         self.later += u64::from(is_later == Some(true));
-        let (key, number) = (key_of(cell), number_of(cell));
+        let number = number_of(cell);
         match (&mut self.of, label) {
             (Labels::Classes { pairs, presence, ranges }, Label::Class(class)) => {
                 let Some(of_class) = presence.get_mut(class as usize) else { return };
                 of_class[usize::from(cell != Cell::Missing)] += 1;
-                if let Some(counts) = pairs {
+                if let (Some(counts), Some(key)) = (pairs.as_mut(), key) {
                     *counts.entry((key, class)).or_default() += 1;
-                    if counts.len() > MAX_PAIRS {
-                        *pairs = None;
-                    }
+                }
+                if key.is_none() || pairs.as_ref().is_some_and(|counts| counts.len() > self.limit) {
+                    *pairs = None;
                 }
                 match (ranges.as_mut(), number) {
                     (Some(ranges), Some(x)) => {
@@ -270,13 +334,12 @@ impl Counts {
                     _ => *ranges = None,
                 }
             }
-            (Labels::Values { groups, all, line }, Label::Value(y)) => {
-                all.add(y);
-                if let Some(of_values) = groups {
+            (Labels::Values { groups, line }, Label::Value(y)) => {
+                if let (Some(of_values), Some(key)) = (groups.as_mut(), key) {
                     of_values.entry(key).or_default().add(y);
-                    if of_values.len() > MAX_PAIRS {
-                        *groups = None;
-                    }
+                }
+                if key.is_none() || groups.as_ref().is_some_and(|groups| groups.len() > self.limit) {
+                    *groups = None;
                 }
                 match (line.as_mut(), number) {
                     (Some(line), Some(x)) => line.add(x, y),
@@ -288,7 +351,7 @@ impl Counts {
         }
     }
 
-    /// How the column determines the label, the share of the rows, and the support.
+    /// Reason for which the column determines the label, the share of the rows, and the support.
     fn find(&self) -> Option<(LeakKind, f64, u64)> {
         if self.rows < FEW {
             return None;
@@ -310,10 +373,10 @@ impl Counts {
                     .or_else(|| of_values().map(|(share, support)| (LeakKind::Values, share, support)))
                     .or_else(|| of_ranges().map(|(share, support)| (LeakKind::Ranges, share, support)))
             }
-            Labels::Values { groups, all, line } => {
-                let of_line = line.filter(|line| line.x.count as f64 >= NEARLY * self.rows as f64);
+            Labels::Values { groups, line } => {
+                let of_line = line.filter(|line| line.rows() as f64 >= NEARLY * self.rows as f64);
                 let of_line = of_line.map(|line| line.share()).filter(|&share| share >= OF_VARIANCE);
-                let of_values = || self.explained(groups.as_ref()?, all);
+                let of_values = || self.explained(groups.as_ref()?);
                 of_line
                     .map(|share| (LeakKind::Line, share, self.rows))
                     .or_else(|| of_values().map(|(share, support)| (LeakKind::Values, share, support)))
@@ -373,12 +436,14 @@ impl Counts {
 
     /// Share of the rows whose value has enough rows, if the label hardly varies within the values,
     /// and the rows of the rarest of these values.
-    fn explained(&self, groups: &HashMap<u64, Moments>, all: &Moments) -> Option<(f64, u64)> {
+    fn explained(&self, groups: &HashMap<u64, Moments>) -> Option<(f64, u64)> {
         let mut frequent: Vec<&Moments> = groups.values().filter(|of| of.count >= SUPPORT).collect();
         // sums have one order
         frequent.sort_by_key(|of| (of.count, of.mean.to_bits(), of.squares.to_bits()));
         let rows: u64 = frequent.iter().map(|of| of.count).sum();
         let within: f64 = frequent.iter().map(|of| of.squares).sum();
+        let mut all = Moments::default();
+        frequent.iter().for_each(|of| all.merge(of));
         let share = rows as f64 / self.rows as f64;
         let is_explained = all.squares > 0.0 && within <= (1.0 - OF_VARIANCE) * all.squares;
         let support = frequent.first().map_or(0, |of| of.count);
@@ -393,7 +458,6 @@ fn key_of(cell: Cell) -> u64 {
         Cell::Missing => 0u8.hash(&mut hasher),
         Cell::Text(text) => (1u8, text.trim()).hash(&mut hasher),
         Cell::Time(micros) => (2u8, micros).hash(&mut hasher),
-        Cell::List(values) => values.iter().for_each(|x| x.to_bits().hash(&mut hasher)),
         number => (3u8, number_of(number).unwrap_or_default().to_bits()).hash(&mut hasher),
     }
     hasher.finish()

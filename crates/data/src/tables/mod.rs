@@ -48,6 +48,7 @@ mod memory;
 mod names;
 mod node_rows;
 mod nodes;
+mod one_or_more;
 mod outside;
 mod parts;
 mod plan;

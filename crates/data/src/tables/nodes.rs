@@ -113,6 +113,9 @@ impl<'a> NodePlan<'a> {
             || spec.split.is_some()
             || spec.time.is_some()
             || !spec.columns.is_empty()
+            || !spec.formats.is_empty()
+            || !spec.features.is_empty()
+            || !spec.ignore.is_empty()
         {
             faults
                 .add(&format!("nodes '{}'", spec.kind), "without files there are no columns; name the files");

@@ -158,9 +158,15 @@ fn odd_values(table: &str, name: &str, profile: &Profile, shape: Shape, faults: 
         } else {
             String::new()
         };
+        let states: Vec<String> =
+            profile.doubtful.iter().map(|format| format!("format {name}={format}")).collect();
+        let state = match &states[..] {
+            [] => String::new(),
+            states => format!(" or state its format ({}),", states.join(" or ")),
+        };
         format!(
-            "column '{name}': {count} of {} values are not {}: {}{more}; fix them, or import the column as a \
-             category (column {name}=category) or ignore it (column {name}=ignore)",
+            "column '{name}': {count} of {} values are not {}: {}{more}; fix them,{state} or import the \
+             column as a category (column {name}=category) or ignore it (column {name}=ignore)",
             profile.rows - profile.missing,
             shape.noun(),
             listed.join(", "),

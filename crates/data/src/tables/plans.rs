@@ -15,6 +15,7 @@ use super::{
     outside::{self, KnownKeys},
     removals::{RemovalPlan, Removals},
     report::{EdgeReport, EndReport, NodeReport, TableReport},
+    rule::Kind,
     schema::{Dangling, Names, TableSchema},
     schema_parts::TaskFiles,
     source::{Dialect, Table, TableFile},
@@ -390,10 +391,16 @@ impl<'a> Plans<'a> {
         for (spec, plan) in schema.nodes.iter_mut().zip(&self.nodes) {
             spec.columns.extend(plan.rules());
             spec.formats.extend(plan.table.iter().flat_map(Table::named_formats));
+            let is_read =
+                |column: &String| spec.columns.get(column).is_none_or(|rule| rule.kind != Some(Kind::Ignore));
+            spec.formats.retain(|column, _| is_read(column));
         }
         for (spec, plan) in schema.edges.iter_mut().zip(&self.edges) {
             spec.columns.extend(plan.rules());
             spec.formats.extend(plan.table.iter().flat_map(Table::named_formats));
+            let is_read =
+                |column: &String| spec.columns.get(column).is_none_or(|rule| rule.kind != Some(Kind::Ignore));
+            spec.formats.retain(|column, _| is_read(column));
         }
         for (spec, plan) in schema.targets.iter_mut().zip(&self.targets) {
             spec.formats.extend(plan.table.named_formats());

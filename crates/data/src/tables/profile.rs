@@ -108,6 +108,8 @@ pub(super) struct Profile {
     readings: Readings,
     /// A value that several formats read differently, and these formats: the column has none.
     pub(super) ambiguous: Option<(String, Vec<Format>)>,
+    /// Formats that read a few texts among plain numbers, which may be slips: none is taken.
+    pub(super) doubtful: Vec<Format>,
 }
 
 impl Profile {
@@ -246,9 +248,18 @@ impl Profile {
         if self.counts[Shape::Text as usize] == 0 {
             return Found::None;
         }
-        let found = self.readings.find(FEW);
-        self.readings = Readings::default();
+        let readings = std::mem::take(&mut self.readings);
+        let found = readings.find(FEW);
+        let is_doubtful = !readings.is_proven() && matches!(self.shape(), Some((Shape::Number, 1..)));
         match found {
+            Found::One(format) if is_doubtful => {
+                self.doubtful = vec![format];
+                Found::None
+            }
+            Found::Several(_, formats) if is_doubtful => {
+                self.doubtful = formats;
+                Found::None
+            }
             Found::Several(example, formats) => {
                 self.ambiguous = Some((example, formats));
                 Found::None

@@ -284,9 +284,8 @@ fn values_of_other_types_are_faults() {
         "n30,1,1,0,",
         "columns = { age = \"date\" }",
         "",
-        &[
-            "column 'age': not every value is a date (ISO 8601, such as 2024-03-31, or of one format): line 2 '0'",
-        ],
+        &["column 'age': not every value is a date (ISO 8601, such as 2024-03-31, or of one format): \
+             line 2 '0'"],
     );
     try_one(
         "n30,1,1,0,",

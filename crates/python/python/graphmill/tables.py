@@ -266,13 +266,7 @@ def warn_of_leaks(report: dict[str, Any]) -> None:
     for which in ("nodes", "edges"):
         for table in report.get(which, ()):
             for leak in table.get("leaks", ()):
-                warnings.warn(
-                    f"{which} '{table['type']}': column '{leak['column']}' may determine the label '{leak['label']}' "
-                    f"({leak['by']}): {leak['share']:.1%} of {leak['rows']} labelled rows; if a prediction does not know it, "
-                    f"{leak['remedy']}",
-                    UserWarning,
-                    stacklevel=3,
-                )
+                warnings.warn(f"{which} '{table['type']}': {leak['message']}", UserWarning, stacklevel=3)
 
 
 class TemporaryDirectory:

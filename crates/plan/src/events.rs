@@ -281,3 +281,16 @@ impl fmt::Display for EventPlan {
         writeln!(f, "\nrecommended: {reason}\n  {command}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_part_has_the_share_of_its_epoch() {
+        let seconds = EventSeconds { compute: 1.0, score: 5.0, ..EventSeconds::default() };
+        for (eval_every, longest) in [(1, "score"), (10, "compute")] {
+            assert_eq!(EventEpoch::new(1, seconds, eval_every).bottleneck, longest, "{eval_every}");
+        }
+    }
+}

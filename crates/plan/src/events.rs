@@ -29,7 +29,7 @@ pub(crate) const OPTIONS: [&str; 5] = ["clip", "eval_every", "eval_nodes", "metr
 pub const OF_MACHINES: [&str; 6] =
     ["hardware", "partition", "machines", "network", "device-counts", "devices"];
 
-/// Where runs on events train.
+/// Machine of runs on events, in words.
 const PLACE: &str = "streams of events train on the processor of one machine";
 
 /// Plan of a run on a stream of events.
@@ -76,7 +76,7 @@ pub struct EventEpoch {
     pub epoch_seconds: f64,
     /// Seconds of the parts of an epoch, and of the scores of validation after it.
     pub seconds: EventSeconds,
-    /// Part that takes the longest.
+    /// Part of an epoch, with its share of the scores, that takes the longest.
     pub bottleneck: &'static str,
 }
 
@@ -190,7 +190,12 @@ fn bytes_of_files(dir: &Path) -> u64 {
 impl EventEpoch {
     fn new(threads: usize, seconds: EventSeconds, eval_every: usize) -> Self {
         let epoch_seconds = seconds.train() + seconds.validate() / eval_every as f64;
-        let parts = parts(&seconds);
+        let of_epoch = EventSeconds {
+            replay: seconds.replay / eval_every as f64,
+            score: seconds.score / eval_every as f64,
+            ..seconds
+        };
+        let parts = parts(&of_epoch);
         let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let bottleneck = longest.map_or("compute", |(name, _)| name);
         Self { threads, epoch_seconds, seconds, bottleneck }
@@ -274,5 +279,18 @@ impl fmt::Display for EventPlan {
         writeln!(f, "{}", self.not_planned)?;
         let EventRecommendation { command, reason, .. } = &self.recommendation;
         writeln!(f, "\nrecommended: {reason}\n  {command}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_part_has_the_share_of_its_epoch() {
+        let seconds = EventSeconds { compute: 1.0, score: 5.0, ..EventSeconds::default() };
+        for (eval_every, longest) in [(1, "score"), (10, "compute")] {
+            assert_eq!(EventEpoch::new(1, seconds, eval_every).bottleneck, longest, "{eval_every}");
+        }
     }
 }

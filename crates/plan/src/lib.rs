@@ -206,8 +206,8 @@ pub fn options() -> Vec<&'static str> {
 }
 
 /// Options of a run that a plan takes for a dataset of one type or of several: those of
-/// [`options`], of a request, of several machines, of typed models, of draws at times, the task, and
-/// those of a stream of events.
+/// [`options`], of a request, of several machines, of typed models, of draws at times, the task,
+/// and those of a stream of events.
 pub fn all_options() -> Vec<&'static str> {
     let mut names = options_of_others();
     for name in events::options() {

@@ -232,12 +232,14 @@ impl<'a> EventCosts<'a> {
         let (last, mut blocks) = (count.saturating_sub(2), 0);
         steps.skip_to(last * self.batch_size)?;
         for number in last..count {
-            let seconds = steps.train((number, self.batch(number)))?;
-            counted.seconds[0] = counted.seconds[0].max(seconds.iter().sum());
+            // the first step builds what the others only read
+            counted.seconds[0] = steps.train((number, self.batch(number)))?.iter().sum();
             blocks = blocks.max(steps.block_bytes());
         }
         let [valid, chosen] = steps.evaluation.chosen(1);
-        if let Some(batch) = valid.chunks(self.batch_size).next() {
+        // a batch that has chosen events
+        let is_scored = |batch: &&[u32]| !scored_of(&chosen, batch).is_empty();
+        if let Some(batch) = valid.chunks(self.batch_size).find(is_scored) {
             counted.seconds[1] = steps.score(batch, &chosen, &mut Vec::new())?;
         }
         let matrices = most().saturating_sub(steps.memory_bytes()) + blocks;

@@ -56,7 +56,8 @@ const BOUNDS: usize = 16;
 pub(super) const PLACE: usize = 16;
 /// Bytes of the tables of draws by recency that a draw reads: bounds of a bucket, and sums.
 const LOOKED_UP: usize = 24;
-/// Bytes of these tables that a node's draws read: the bounds of its own, its head and its last sum.
+/// Bytes of these tables that a node's draws read: the bounds of its own, its head and its last
+/// sum.
 const LOOKED_UP_OF_NODE: usize = 32;
 
 /// Sizes that decide how many rows a run has, and how many a batch reads.

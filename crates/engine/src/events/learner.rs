@@ -136,8 +136,6 @@ impl<'a> EventLearner<'a> {
         if !loss.is_finite() {
             return outcome;
         }
-        self.is_whole = false;
-        self.has_seen_events = true;
         model.visit_mut(&mut |_, param| param.zero_grad(self.backend));
         model.backward(&pass, (rows, near), state);
         if self.clip > 0.0 {
@@ -153,6 +151,8 @@ impl<'a> EventLearner<'a> {
     /// # Errors
     /// As for [`EventLearner::train`].
     pub(super) fn update(&mut self, events: &[u32], lr: f64) -> Result<()> {
+        self.is_whole = false;
+        self.has_seen_events = true;
         let (model, state) = (&mut self.model, &self.state);
         if let Some(memory) = &mut self.memory {
             // the memory of the forward pass, before the update

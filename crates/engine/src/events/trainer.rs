@@ -27,8 +27,8 @@ use crate::{
 };
 
 /// Reason for which `--eval-every auto` is refused.
-pub(super) const UNCOUNTED: &str = "a score of events also passes over the memory of nodes and the histories of pairs, \
-                         whose work is not counted in rows and edges";
+pub(super) const UNCOUNTED: &str = "a score of events also passes over the memory of nodes and the \
+                         histories of pairs, whose work is not counted in rows and edges";
 
 /// Trains a model of events on a task on edges with times, and evaluates it. Runs on the current
 /// rayon pool.

@@ -64,39 +64,46 @@ impl Names {
     /// # Errors
     /// A list cannot be read, or a node or key is unknown.
     pub(crate) fn select(&self, selection: Selection, count: usize, dataset: &str) -> Result<Vec<NodeId>> {
-        match selection {
+        Ok(self.find(selection, count, dataset)?.0)
+    }
+
+    /// Nodes of a selection as [`Names::select`], and true if they were found by their keys rather
+    /// than by ids.
+    ///
+    /// # Errors
+    /// Those of [`Names::select`].
+    pub(crate) fn find(
+        &self,
+        selection: Selection,
+        count: usize,
+        dataset: &str,
+    ) -> Result<(Vec<NodeId>, bool)> {
+        let by_key = |nodes| (nodes, true);
+        let found = match selection {
             Selection::Nodes(file) => match (read_nodes(file, count), &self.keys) {
                 // a list that has no ids has keys, if nodes have some
-                (Err(_), Some(_)) if is_of_words(file) => self.read_list(file, dataset),
+                (Err(_), Some(_)) if is_of_words(file) => by_key(self.read_list(file, dataset)?),
                 // a key with a dot or a slash looks like a file
                 (Err(_), Some(keys)) if !file.exists() => {
                     let (key, shown) = (file.to_string_lossy(), file.display());
-                    self.find_keys(keys, [&*key].into_iter(), dataset).map_err(|_| {
+                    by_key(self.find_keys(keys, [&*key].into_iter(), dataset).map_err(|_| {
                         Error::usage(format!(
                             "--nodes {shown}: there is no such file, and {dataset} has no such key; check \
                              its spelling"
                         ))
-                    })
+                    })?)
                 }
-                (nodes, _) => nodes,
+                (nodes, _) => (nodes?, false),
             },
-            Selection::Keys(file) => self.read_list(file, dataset),
-            Selection::List(words) => self.find_listed(words, count, dataset),
+            Selection::Keys(file) => by_key(self.read_list(file, dataset)?),
+            Selection::List(words) => (self.find_listed(words, count, dataset)?, self.keys.is_some()),
             Selection::KeyList(keys) => match &self.keys {
-                Some(known) => self.find_keys(known, keys.iter().map(String::as_str), dataset),
-                None => Err(no_keys(dataset)),
+                Some(known) => by_key(self.find_keys(known, keys.iter().map(String::as_str), dataset)?),
+                None => return Err(no_keys(dataset)),
             },
-            Selection::All => Ok((0..count as NodeId).collect()),
-        }
-    }
-
-    /// Returns true if `selection` names nodes by their keys rather than ids.
-    pub(crate) fn finds_by_key(&self, selection: &Selection) -> bool {
-        match selection {
-            Selection::Keys(_) | Selection::KeyList(_) => true,
-            Selection::List(_) => self.keys.is_some(),
-            Selection::Nodes(_) | Selection::All => false,
-        }
+            Selection::All => ((0..count as NodeId).collect(), false),
+        };
+        Ok(found)
     }
 
     /// Keys of `nodes`.
@@ -210,9 +217,9 @@ fn no_keys(dataset: &str) -> Error {
     Error::dataset(dataset, "it has no keys, which 'graphmill import tables' stores; pass --nodes with ids")
 }
 
-/// Nodes of the `wanted` keys with their lines, in their order. A key of edges may have several
-/// rows, all of which are found, in ascending order. The error has the first line of an unknown key
-/// and a message.
+/// Nodes of the `wanted` keys with their lines, in their order, a key that is wanted twice twice. A
+/// key of edges may have several rows, all of which are found, in ascending order, where it is
+/// wanted first. The error has the first line of an unknown key and a message.
 fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<NodeId>, (u64, String)> {
     let mut ids: HashMap<&str, Vec<NodeId>> = wanted.iter().map(|(_, key)| (&key[..], Vec::new())).collect();
     for v in 0..keys.len() {
@@ -232,7 +239,15 @@ fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<Node
         );
         return Err((*line, message));
     }
-    Ok(wanted.iter().flat_map(|(_, key)| ids[&key[..]].iter().copied()).collect())
+    let mut nodes = Vec::new();
+    for (_, key) in wanted {
+        let Some(of_key) = ids.get_mut(&key[..]) else { continue };
+        nodes.extend_from_slice(of_key);
+        if of_key.len() > 1 {
+            of_key.clear();
+        }
+    }
+    Ok(nodes)
 }
 
 /// Opens a directory of format 2; `None` for another directory.
@@ -265,6 +280,13 @@ mod tests {
         let select = |word: &str| names.select(Selection::Nodes(word.as_ref()), 3, "shop");
         assert_eq!(select("ann@example.org").unwrap(), [0]);
         assert_eq!(select("item/7").unwrap(), [1]);
+        assert_eq!(names.find(Selection::Nodes("item/7".as_ref()), 3, "shop").unwrap(), (vec![1], true));
+        let (list, dir) = ("list.txt", tempfile::tempdir().unwrap());
+        std::fs::write(dir.path().join(list), "bob\nbob\n").unwrap();
+        let file = dir.path().join(list);
+        assert_eq!(names.find(Selection::Nodes(&file), 3, "shop").unwrap(), (vec![2, 2], true));
+        std::fs::write(&file, "2\n").unwrap();
+        assert_eq!(names.find(Selection::Nodes(&file), 3, "shop").unwrap(), (vec![2], false));
         let message = "--nodes item/8: there is no such file, and shop has no such key; check its spelling";
         assert_eq!(select("item/8").unwrap_err().to_string(), message);
     }
@@ -285,7 +307,10 @@ mod tests {
         let keys = keys.map(|(source, destination)| format!("{source}{KEY_SEPARATOR}{destination}"));
         let key_columns = ["source", "destination"].map(str::to_owned).to_vec();
         let names = Names { keys: Some(Keys::texts(keys)), key_columns, ..Names::default() };
-        assert_eq!(names.select(Selection::List("bob|tea,ann|tea"), 3, "shop").unwrap(), [1, 0, 2]);
+        let select = |words| names.select(Selection::List(words), 3, "shop").unwrap();
+        assert_eq!(select("bob|tea,ann|tea"), [1, 0, 2]);
+        // every row of a key once, however often the key is named
+        assert_eq!(select("ann|tea,bob|tea,ann|tea,bob|tea"), [0, 2, 1, 1]);
         let message = names.select(Selection::List("ann"), 3, "shop").unwrap_err().to_string();
         let expected = "'ann'; remove them, or write keys as source|destination";
         assert!(message.ends_with(expected), "{message}");

@@ -415,8 +415,7 @@ impl SavedRun {
             let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
             self.blame_config(memory::check(&all, data))?;
         }
-        let by_key = names.finds_by_key(&selection);
-        let mut nodes = names.select(selection, data.num_nodes(), &data.name)?;
+        let (mut nodes, by_key) = names.find(selection, data.num_nodes(), &data.name)?;
         let mut requested = nodes.clone();
         if let Some(new) = original.filter(|_| !by_key) {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);

@@ -54,6 +54,15 @@ pub(super) fn clip_batch(
     learner.clip(rows.as_deref_mut().unwrap_or_default())
 }
 
+/// Ends a batch, or a round of them, on one rank without an update, because the norm of its
+/// gradient is not finite: the model is that of the last update, unless the backward passes have
+/// changed running statistics.
+pub(super) fn skip_update(learner: &mut impl RoundLearner) {
+    let mut has_statistics = false;
+    learner.dense().each(&mut |param| has_statistics |= !param.trainable);
+    learner.set_whole(!has_statistics);
+}
+
 /// Gradients of the learned rows of a batch with these input `nodes` by its backward pass, in a
 /// process that has no gradients of other ranks; `None` if the model has the rows of some nodes
 /// alone, because it then only measures steps.

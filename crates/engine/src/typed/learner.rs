@@ -15,7 +15,7 @@ use graphmill_nn::{
 use super::{
     batches::{HeldRows, StepModel, StepModels},
     build,
-    clip::{clip, clip_batch, merge},
+    clip::{clip, clip_batch, merge, skip_update},
     computing::PROCESSOR,
     ranks::{
         JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -227,6 +227,8 @@ impl<'a> TypedLearner<'a> {
         }
         if outcome.loss.is_finite() {
             self.update(lr, nodes, rows.as_deref())?;
+        } else if loss.is_finite() && self.over.is_none() {
+            skip_update(self);
         }
         Ok(outcome)
     }

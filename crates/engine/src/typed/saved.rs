@@ -277,8 +277,8 @@ impl<'r> SavedTypedRun<'r> {
         let mut names = Names::of_type(data, task.node_type, self.classes(task));
         names.columns = self.run.columns().to_vec();
         let by_original = original.then(|| ids_by_original(data, task.node_type)).transpose()?;
-        let (by_key, is_all) = (names.finds_by_key(&selection), matches!(selection, Selection::All));
-        let mut requested = names.select(selection, task.num_nodes(), &data.name)?;
+        let is_all = matches!(selection, Selection::All);
+        let (mut requested, by_key) = names.find(selection, task.num_nodes(), &data.name)?;
         let mut nodes = match by_original {
             Some(new) if !by_key => requested.iter().map(|&v| new[v as usize]).collect(),
             _ => requested.clone(),

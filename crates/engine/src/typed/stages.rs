@@ -11,7 +11,6 @@ use graphmill_loader::{
 };
 
 use super::{
-    reuse::TypedLookahead,
     tables::{Tables, borrowed},
     task::TypedTask,
 };
@@ -49,6 +48,22 @@ impl SeedSource for TypedTask {
     }
 }
 
+/// Batches that were drawn without their bottom blocks.
+pub(super) trait CompleteBatch: Sync {
+    /// Draws the bottom block of batch `number` of the epoch, without the nodes whose rows it
+    /// reuses.
+    ///
+    /// # Errors
+    /// A hop cannot be drawn.
+    fn complete(
+        &self,
+        of: &EpochBatches,
+        number: u64,
+        workspace: &mut TypedWorkspace,
+        memory: TypedSeeds,
+    ) -> Result<TypedSampled>;
+}
+
 /// The batches of an epoch: a batch is a function of its number.
 #[derive(Clone, Copy)]
 pub(super) struct EpochBatches<'e> {
@@ -68,7 +83,7 @@ pub(super) struct EpochBatches<'e> {
     /// Owners of the seeds, if several ranks train together: a rank trains on its own seeds.
     pub(super) owners: Option<&'e NodeOwnership>,
     /// The batches without their bottom blocks, if they were drawn ahead because they reuse rows.
-    pub(super) ahead: Option<&'e TypedLookahead>,
+    pub(super) ahead: Option<&'e dyn CompleteBatch>,
 }
 
 /// Batches on several types, as the workers of a strategy make them.

@@ -24,8 +24,8 @@ pub(crate) fn command() -> Command {
              and predicts an epoch for each strategy, without and with --reuse layered unless --reuse is \
              given. Reused rows are recommended only if they are clearly faster, because they change the \
              result.\n\n\
-             A stream of events (--model tgn and others) trains on the processor of this machine: its plan has \
-             the parts of an epoch for each number of threads, the memory and the disk space.",
+             A stream of events (--model tgn and others) trains on the processor of this machine: its \
+             plan has the parts of an epoch for each number of threads, the memory and the disk space.",
         )
         .after_long_help(
             "Examples:\n  \

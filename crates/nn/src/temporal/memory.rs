@@ -8,10 +8,10 @@ use std::{
     },
 };
 
-use graphmill_core::{Error, NodeId, Result, keyed, maps, memory};
+use graphmill_core::{Error, NodeId, Result, maps};
 
-use super::{CellInput, CellKind, CellState, RecurrentCell, TimeEncoding, times::NodeTimes};
-use crate::{Matrix, Param, Pass, View};
+use super::{CellState, times::NodeTimes};
+use crate::{Matrix, View};
 
 /// Values of a table in a file that are restored before their pages leave memory.
 const RUN: usize = 1 << 20;
@@ -29,11 +29,11 @@ const RUN: usize = 1 << 20;
 /// the memory of the process. A copy is in memory.
 #[derive(Clone, Debug)]
 pub struct NodeMemory {
-    memory: Matrix,
+    pub(super) memory: Matrix,
     /// Waiting messages, `V x (2 M + K)`.
-    message: Matrix,
+    pub(super) message: Matrix,
     /// Times of the last updates and of the messages.
-    times: NodeTimes,
+    pub(super) times: NodeTimes,
     /// Place of rows, messages and times in files.
     files: Option<Arc<Files>>,
 }
@@ -59,6 +59,28 @@ pub struct MemoryEvents<'a> {
     pub time: &'a [i64],
     /// Features of each event, `E x K`.
     pub edges: View<'a>,
+}
+
+/// Updated memory of some nodes, with the matrices that the backward pass reads.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryState {
+    /// Nodes of the update.
+    pub nodes: Vec<NodeId>,
+    /// Updated memory, `R x M`.
+    pub rows: Matrix,
+    /// Time of the last event of each node.
+    pub times: Vec<i64>,
+    /// Positions of the nodes that had a message.
+    pub(super) updated: Vec<u32>,
+    pub(super) differences: Vec<f64>,
+    /// Messages without the own memory, and the encoded times.
+    pub(super) input: Matrix,
+    pub(super) old: Matrix,
+    pub(super) new: Matrix,
+    pub(super) grad: Matrix,
+    pub(super) input_grad: Matrix,
+    pub(super) encoded_grad: Matrix,
+    pub(super) cell: CellState,
 }
 
 impl NodeMemory {
@@ -125,7 +147,7 @@ impl NodeMemory {
 
     /// Announces that rows and messages of so many nodes are used next. If those in the memory of
     /// the process would be too many, the earlier ones leave it.
-    fn hold(&self, nodes: usize) {
+    pub(super) fn hold(&self, nodes: usize) {
         let Some(files) = self.files.as_deref().filter(|_| self.is_in_file()) else { return };
         if files.used.load(Relaxed).saturating_add(nodes) > files.most {
             self.release();
@@ -177,7 +199,7 @@ impl NodeMemory {
         self.times.last(node as usize)
     }
 
-    fn check(&self, nodes: &[NodeId]) -> Result<()> {
+    pub(super) fn check(&self, nodes: &[NodeId]) -> Result<()> {
         match nodes.iter().find(|&&v| v as usize >= self.num_nodes()) {
             Some(v) => Err(Error::invalid(format!(
                 "memory of nodes: node {v} of {}; create the memory for all nodes",
@@ -346,159 +368,5 @@ impl NodeMemory {
         self.times.restore(rest);
         self.release();
         Ok(())
-    }
-}
-
-/// Parameters that turn waiting messages into memory: a recurrent cell over `[message | phi(t -
-/// last update)]`.
-#[derive(Clone, Debug)]
-pub struct MemoryUpdater {
-    encoding: TimeEncoding,
-    cell: RecurrentCell,
-}
-
-/// Updated memory of some nodes, with the matrices that the backward pass reads.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryState {
-    /// Nodes of the update.
-    pub nodes: Vec<NodeId>,
-    /// Updated memory, `R x M`.
-    pub rows: Matrix,
-    /// Time of the last event of each node.
-    pub times: Vec<i64>,
-    /// Positions of the nodes that had a message.
-    updated: Vec<u32>,
-    differences: Vec<f64>,
-    /// Messages without the own memory, and the encoded times.
-    input: Matrix,
-    old: Matrix,
-    new: Matrix,
-    grad: Matrix,
-    input_grad: Matrix,
-    encoded_grad: Matrix,
-    cell: CellState,
-}
-
-impl MemoryUpdater {
-    /// Creates the parameters for memory of `width` columns, events of `edge_dim` features and a
-    /// time encoding of `time_dim` columns.
-    pub fn new(kind: CellKind, width: usize, edge_dim: usize, time_dim: usize, key: u64) -> Self {
-        let input = 2 * width + edge_dim + time_dim;
-        let cell = RecurrentCell::new(kind, input, width, keyed::key(&[key, 0]));
-        Self { encoding: TimeEncoding::new(time_dim), cell }
-    }
-
-    /// Visits every parameter, always in the same order.
-    pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
-        self.encoding.visit(see);
-        self.cell.visit(see);
-    }
-
-    /// Visits every parameter mutably, in the order of [`MemoryUpdater::visit`].
-    pub fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
-        self.encoding.visit_mut(see);
-        self.cell.visit_mut(see);
-    }
-
-    /// Computes the memory of `nodes` (distinct) after their waiting messages. `store` is
-    /// unchanged; nodes without a message have the stored row.
-    ///
-    /// # Errors
-    /// A node is unknown.
-    pub fn update(
-        &self,
-        pass: &Pass,
-        store: &NodeMemory,
-        nodes: &[NodeId],
-        state: &mut MemoryState,
-    ) -> Result<()> {
-        self.read(store, nodes, state)?;
-        self.apply(pass, state);
-        Ok(())
-    }
-
-    /// Reads the rows and waiting messages of `nodes` (distinct), the first part of
-    /// [`MemoryUpdater::update`].
-    ///
-    /// # Errors
-    /// A node is unknown.
-    pub fn read(&self, store: &NodeMemory, nodes: &[NodeId], state: &mut MemoryState) -> Result<()> {
-        store.check(nodes)?;
-        store.hold(nodes.len());
-        let MemoryState { rows, times, updated, differences, input, old, .. } = state;
-        memory::demand_copy(&mut state.nodes, nodes);
-        times.clear();
-        updated.clear();
-        differences.clear();
-        memory::demand(times, nodes.len());
-        memory::demand(updated, nodes.len());
-        memory::demand(differences, nodes.len());
-        let (width, stride) = (store.width(), store.message.num_cols());
-        rows.resize(nodes.len(), width);
-        let (stored, messages) = (store.memory.view().host(), store.message.view().host());
-        for (at, (&v, row)) in
-            nodes.iter().zip(rows.view_mut().host().chunks_exact_mut(width.max(1))).enumerate()
-        {
-            let v = v as usize;
-            row.copy_from_slice(&stored[v * width..(v + 1) * width]);
-            let last = store.times.last(v);
-            let Some(time) = store.times.waiting(v) else {
-                times.push(last);
-                continue;
-            };
-            times.push(time);
-            updated.push(at as u32);
-            differences.push((i128::from(time) - i128::from(last)) as f64);
-        }
-        // a waiting message begins with the stored memory of its node, which is the cell's state
-        let (rest, dim) = (stride - width, stride - width + self.encoding.dim());
-        input.resize(updated.len(), dim);
-        old.resize(updated.len(), width);
-        let lines = input.view_mut().host().chunks_exact_mut(dim.max(1));
-        let lines = lines.zip(old.view_mut().host().chunks_exact_mut(width.max(1))).zip(updated.iter());
-        for ((line, old), &at) in lines {
-            let v = nodes[at as usize] as usize;
-            line[..rest].copy_from_slice(&messages[v * stride + width..(v + 1) * stride]);
-            old.copy_from_slice(&stored[v * width..(v + 1) * width]);
-        }
-        Ok(())
-    }
-
-    /// Computes the memory of the nodes that [`MemoryUpdater::read`] read last into
-    /// [`MemoryState::rows`], the second part of [`MemoryUpdater::update`].
-    pub fn apply(&self, pass: &Pass, state: &mut MemoryState) {
-        let MemoryState { rows, updated, differences, input, old, new, cell, .. } = state;
-        let width = rows.num_cols();
-        self.encoding.forward_into(differences, input.num_cols() - self.encoding.dim(), input);
-        let of_cell = CellInput { x: input.view(), h: old.view(), repeats_state: true };
-        self.cell.forward(pass, of_cell, cell, new);
-        let all = rows.view_mut().host();
-        for (&at, new) in updated.iter().zip(new.view().host().chunks_exact(width.max(1))) {
-            all[at as usize * width..(at as usize + 1) * width].copy_from_slice(new);
-        }
-    }
-
-    /// Adds to the gradients of all parameters, from that of the updated rows (`R x M`). Stored
-    /// memory and messages are constants.
-    pub fn backward(&mut self, pass: &Pass, state: &mut MemoryState, rows_grad: View) {
-        let MemoryState { updated, differences, input, old, grad, input_grad, encoded_grad, cell, .. } =
-            state;
-        let (width, time_dim) = (self.cell.width(), self.encoding.dim());
-        grad.resize(updated.len(), width);
-        let from = rows_grad.host();
-        for (&at, to) in updated.iter().zip(grad.view_mut().host().chunks_exact_mut(width.max(1))) {
-            to.copy_from_slice(&from[at as usize * width..(at as usize + 1) * width]);
-        }
-        let mut input_grad = self.encoding.is_learned().then_some(input_grad);
-        let of_cell = CellInput { x: input.view(), h: old.view(), repeats_state: true };
-        self.cell.backward(pass, of_cell, cell, grad.view(), input_grad.as_deref_mut());
-        let Some(input_grad) = input_grad else { return };
-        encoded_grad.resize(updated.len(), time_dim);
-        let (dim, from) = (input.num_cols(), input_grad.view().host());
-        let lines = encoded_grad.view_mut().host().chunks_exact_mut(time_dim.max(1));
-        for (to, from) in lines.zip(from.chunks_exact(dim.max(1))) {
-            to.copy_from_slice(&from[dim - time_dim..]);
-        }
-        self.encoding.backward(differences, encoded_grad.view());
     }
 }

@@ -31,11 +31,13 @@ mod pair_tokens;
 mod projection;
 mod times;
 mod transformer;
+mod updater;
 
 pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
 pub use cell::{CellInput, CellKind, CellState, RecurrentCell};
 pub use dygformer::{DygFormer, DygFormerConfig, DygFormerState};
 pub use encoding::TimeEncoding;
-pub use memory::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory};
+pub use memory::{MemoryEvents, MemoryState, NodeMemory};
 pub use pair_tokens::PairInput;
 pub use projection::TimeProjection;
+pub use updater::MemoryUpdater;

@@ -42,8 +42,8 @@ impl TypedStep<'_> {
         }
         let slots: Vec<usize> = self.reused.iter().map(|reused| reused.slots.len()).collect();
         Err(Error::invalid(format!(
-            "typed batch: {:?} computed rows and {slots:?} reused ones are not the {:?} sources of the second \
-             layer; pass the slots of each type",
+            "typed batch: {:?} computed rows and {slots:?} reused ones are not the {:?} sources of the \
+             second layer; pass the slots of each type",
             bottom.num_dst, above.num_src
         )))
     }

@@ -46,15 +46,15 @@ pub(crate) struct NewQueries {
 
 impl NewQueries {
     /// The `k` best `candidates` (`C x F`) of each new node as the `end` of an edge of `relation`,
-    /// with their scores, the best first.
+    /// with their scores by `backend`, the best first.
     pub(crate) fn best(
         &self,
+        backend: &Cpu,
         decoder: &dyn Decoder,
         (relation, end): (usize, End),
         candidates: View,
         k: usize,
     ) -> BestLinks {
-        let backend = Cpu::default();
         let mut found = BestLinks::default();
         for (chunk, excluded) in self.excluded.chunks(QUERIES).enumerate() {
             let first = chunk * QUERIES;
@@ -65,7 +65,7 @@ impl NewQueries {
             }
             let ranking = FullRanking {
                 decoder,
-                pass: Pass { backend: &backend, training: false, key: 0 },
+                pass: Pass { backend, training: false, key: 0 },
                 end,
                 queries: self.rows.rows(first..first + excluded.len()),
                 relation: &vec![relation as u32; excluded.len()],
@@ -157,7 +157,7 @@ impl SavedRun {
         let known = data.num_nodes() as NodeId;
         let (decoder, all) = links.parts();
         let excluded = joined.new.edges.known_ends(end, (known, joined.new.count), known);
-        let best = NewQueries { rows, excluded }.best(decoder, (0, end), all.view(), k);
+        let best = NewQueries { rows, excluded }.best(&backend, decoder, (0, end), all.view(), k);
         Ok(BestOfNew {
             best,
             names: [keys::Names::of(data, None)?, keys::Names::of(data, None)?],

@@ -23,7 +23,7 @@ use super::{
     super::{
         batches::{HeldRows, StepModel, StepModels},
         build,
-        clip::{clip, clip_batch, merge},
+        clip::{clip, clip_batch, merge, skip_update},
         learner::{dropout_key, optimizer_of_rows},
         ranks::{
             JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -267,6 +267,8 @@ impl<'a> LinkLearner<'a> {
         }
         if outcome.loss.is_finite() {
             self.update(lr, nodes, rows.as_deref())?;
+        } else if loss.is_finite() && self.over.is_none() {
+            skip_update(self);
         }
         Ok(outcome)
     }

@@ -65,7 +65,8 @@ impl SavedTypedLinks<'_> {
         let new_ids = (counts[0], queries.num_rows());
         let excluded = joined.edges[held].known_ends(end, new_ids, counts[1]);
         let rows = embedded.rows.rows(candidates.start as usize..candidates.end as usize);
-        let best = NewQueries { rows: queries, excluded }.best(&*embedded.decoder, (number, end), rows, k);
+        let (queries, decoder) = (NewQueries { rows: queries, excluded }, &*embedded.decoder);
+        let best = queries.best(embedded.processor, decoder, (number, end), rows, k);
         Ok(BestOfNew {
             best,
             names: [own, other].map(|t| Names::of_type(data, t, Vec::new())),

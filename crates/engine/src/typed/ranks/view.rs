@@ -155,7 +155,7 @@ impl Opened {
             data,
             task,
         };
-        let on_disk = exceeds(config.host_budget.0, &parts);
+        let on_disk = exceeds(config.host_budget.0, &parts, view.task.row_type);
         for t in 0..types {
             let rows = view.serve(t, &parts, on_disk)?;
             let of = |RankRows { own, others, .. }: &RankRows| {
@@ -361,11 +361,15 @@ fn add_times(data: &mut TypedDataset, dir: &TypedPartitionDir, parts: &[TypedPar
     }
 }
 
-/// Returns true if the feature rows of `parts` exceed a budget of host memory.
-fn exceeds(budget: u64, parts: &[TypedPart]) -> bool {
+/// Returns true if the feature rows of `parts` exceed a budget of host memory, in the number type
+/// `kind` in which they are read if one is given.
+fn exceeds(budget: u64, parts: &[TypedPart], kind: Option<TableType>) -> bool {
     let bytes = |nodes: &NodeData| match nodes.features.as_ref().map(|table| &table.data) {
         None => 0,
-        Some(TableData::Dense(values)) => values.bytes().len() as u64,
+        Some(TableData::Dense(values)) => {
+            let stored = if matches!(values, Values::F16(_)) { TableType::F16 } else { TableType::F32 };
+            (values.len() * kind.unwrap_or(stored).width()) as u64
+        }
         Some(TableData::Sparse(rows)) => rows.bytes() as u64,
     };
     budget > 0 && parts.iter().flat_map(|part| &part.dataset.nodes).map(bytes).sum::<u64>() > budget

@@ -16,7 +16,7 @@ use crate::{
         HotQueue, Ranking, RowSlots,
         row_slots::{renumber, take_reused},
     },
-    typed::stages::EpochBatches,
+    typed::stages::{CompleteBatch, EpochBatches},
 };
 
 /// Batches that are drawn ahead without their bottom blocks, as
@@ -46,6 +46,31 @@ struct AheadBatch {
 impl AheadBatch {
     fn upper_mut(&mut self) -> &mut Option<TypedSampled> {
         self.upper.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CompleteBatch for TypedLookahead {
+    fn complete(
+        &self,
+        of: &EpochBatches,
+        number: u64,
+        workspace: &mut TypedWorkspace,
+        memory: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        let batch = self.batch(number);
+        let drawn = batch.and_then(|batch| batch.upper.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let mut upper = match drawn {
+            Some(upper) => {
+                self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+                upper
+            }
+            None => of.upper(number, workspace, memory)?,
+        };
+        if let Some(batch) = batch {
+            // a batch that is completed twice reuses the same rows
+            let _ = batch.reused.set(self.remove_reused(of.task.graph.schema(), &mut upper));
+        }
+        of.bottom(number, workspace, upper)
     }
 }
 
@@ -137,33 +162,6 @@ impl TypedLookahead {
 
     fn batch(&self, number: u64) -> Option<&AheadBatch> {
         self.batches.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
-    }
-
-    /// Draws the bottom block of batch `number`, without the nodes whose rows it reuses.
-    ///
-    /// # Errors
-    /// A hop cannot be drawn.
-    pub(in crate::typed) fn complete(
-        &self,
-        of: &EpochBatches,
-        number: u64,
-        workspace: &mut TypedWorkspace,
-        memory: TypedSeeds,
-    ) -> Result<TypedSampled> {
-        let batch = self.batch(number);
-        let drawn = batch.and_then(|batch| batch.upper.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let mut upper = match drawn {
-            Some(upper) => {
-                self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
-                upper
-            }
-            None => of.upper(number, workspace, memory)?,
-        };
-        if let Some(batch) = batch {
-            // a batch that is completed twice reuses the same rows
-            let _ = batch.reused.set(self.remove_reused(of.task.graph.schema(), &mut upper));
-        }
-        of.bottom(number, workspace, upper)
     }
 
     /// Removes the nodes with slots from the input nodes: among the sources of the lowest drawn

@@ -15,6 +15,7 @@ use crate::{
     strategy::{Flow, Trained, add_shares, attempt},
     timeline::Stage,
     typed::{
+        clip::skip_update,
         computing::PROCESSOR,
         counts::add,
         ranks::{RowGradients, RowOwners, exchange_round},
@@ -38,8 +39,9 @@ impl Round<'_> {
     /// Updates the model by the round, publishes it, and counts and reports the batches.
     ///
     /// # Errors
-    /// A loss is not finite, and the model is as it was; a rank did not take part; the report
-    /// fails.
+    /// A loss is not finite, and the model is as it was; the norm of the gradient is not finite, and
+    /// no parameter has changed, but running statistics are those of the round; a rank did not take
+    /// part; the report fails.
     ///
     /// # Panics
     /// A gradient is staler than its bound: a bug in the scheduler's rules.
@@ -60,6 +62,9 @@ impl Round<'_> {
         let mut rows = attempt(Stage::Update, last, || self.reduce(learner, losses.factors.as_deref()))?;
         if let Some(rows) = &mut rows {
             let norm = attempt(Stage::Update, last, || learner.clip(rows))?;
+            if norm.is_some_and(|norm| !norm.is_finite()) && self.over.is_none() {
+                skip_update(learner);
+            }
             done.iter_mut().for_each(|done| done.outcome = done.outcome.with_norm(norm));
             done.iter().try_for_each(|done| session.check(done))?;
         }

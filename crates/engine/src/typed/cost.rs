@@ -108,7 +108,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     }
     let schema = task.graph.schema();
     let sampler = build::sampler(config, &task)?;
-    let tables = task.host_tables()?;
+    let tables = tiers::measured(config, &task)?;
     let of_nodes = RunBatches::of_nodes(config, &task, &*sampler)?;
     let (step, of_gradients) = steps(&of_nodes, &tables)?;
     let mut learner = TypedLearner::new(config, &task)?;

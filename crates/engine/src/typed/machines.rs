@@ -20,6 +20,7 @@ use super::{
     tables::borrowed,
     task::TypedTask,
     tiers::{
+        measured,
         of_rank::{TypedRankCache, rank_cache},
         rows,
     },
@@ -176,7 +177,7 @@ fn seconds(
     learner: &mut TypedLearner,
     owners: Option<&NodeOwnership>,
 ) -> Result<Vec<[f64; 3]>> {
-    let tables = task.host_tables()?;
+    let tables = measured(config, task)?;
     let mut order = Vec::new();
     let size = batch_size(config, task);
     build::order(config, task)?.first(0, TIMED.saturating_mul(size), &mut order);

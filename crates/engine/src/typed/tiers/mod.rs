@@ -22,12 +22,16 @@ pub(super) mod opened;
 mod over_ranks;
 mod readers;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{features::FeatureData, progress::Progress};
+use graphmill_core::{Features, features::FeatureData, matrix::TableType, progress::Progress};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
-    feature::cached::{Level, RowFormat, sparse_bytes},
+    Feature,
+    feature::{
+        Host, Rounded,
+        cached::{Level, RowFormat, sparse_bytes},
+    },
     hotness,
     typed::unreached_types,
 };
@@ -133,6 +137,25 @@ fn is_beyond(config: &TrainConfig, task: &TypedTask) -> bool {
 /// memory only.
 pub(super) fn whole(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<Tables> {
     Ok(Lowest::new(config, data, task)?.tables)
+}
+
+/// The rows of each type for measurements in host memory. If a run with these options does not hold
+/// all of them there, they are mapped and converted as they are read.
+///
+/// # Errors
+/// Those of [`TypedTask::host_tables`].
+pub(super) fn measured(config: &TrainConfig, task: &TypedTask) -> Result<Tables> {
+    if !is_beyond(config, task) {
+        return task.host_tables();
+    }
+    let table = |features: &Features| -> Arc<dyn Feature> {
+        let (mapped, stored) = (Arc::new(Host::new(features)), features.data.kind());
+        match task.row_type.filter(|kind| stored.is_some_and(|stored| stored != *kind)) {
+            Some(kind) if kind != TableType::F32 => Arc::new(Rounded::new(mapped, kind)),
+            _ => mapped,
+        }
+    };
+    Ok(task.features.iter().map(|features| features.as_ref().map(table)).collect())
 }
 
 impl Lowest {

@@ -22,6 +22,7 @@ use graphmill_loader::{
 use super::{
     Rows,
     levels::{CacheLevel, CachedRows, Levels},
+    measured,
     online::range_of,
     read_rows, resolve,
 };
@@ -111,7 +112,7 @@ pub(in crate::typed) fn rank_cache(of: &RunBatches, owners: &[Arc<NodeOwnership>
         readers: None,
         of: &cached,
     };
-    let (shares, scores) = Levels::new(&visits, of.task.host_tables()?).shares(&level, &all)?;
+    let (shares, scores) = Levels::new(&visits, measured(config, of.task)?).shares(&level, &all)?;
     let counted = Counted { visits: &visits, schema, owners, all: &all };
     let footprint = Footprint::of(schema.num_nodes(), &counted.of(None), 0..1)?;
     let mut cache = TypedRankCache { rows: vec![[0; 2]; all.len()], ..TypedRankCache::default() };

@@ -2,10 +2,10 @@
 //!
 //! # Algorithm
 //! Every value of a column is read by every format that is left of a fixed list: both decimal
-//! separators without a sign and with each sign of a value, and the orders of day, month and year with their
-//! times. A format counts if it reads all values. One such format is that of the column; of
-//! several, which differ in the values that they give, none is chosen. Formats that fail for 1000
-//! values and 5 % of all are left out early; up to then the order of rows has no effect.
+//! separators without a sign and with each sign of a value, and the orders of day, month and year
+//! with their times. A format counts if it reads all values. One such format is that of the column;
+//! of several, which differ in the values that they give, none is chosen. Formats that fail for
+//! 1000 values and 5 % of all are left out early; up to then the order of rows has no effect.
 //!
 //! # Source
 //! Own: `read_csv` of pandas and of DuckDB take the first format that reads a sample.
@@ -189,7 +189,7 @@ impl Readings {
         self.candidates = Some(candidates);
     }
 
-    /// Returns true if a value is a written number beyond doubt, and not a slip among plain numbers.
+    /// Returns true if a value is a written number beyond doubt, and no slip among plain numbers.
     pub(super) fn is_proven(&self) -> bool {
         self.is_proven
     }

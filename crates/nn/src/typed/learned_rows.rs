@@ -142,8 +142,8 @@ impl LearnedRows {
     }
 
     /// Adds up the rows of `grad`, gradients of the rows `ids`, for each id that repeats.
-    /// Afterwards `ids` are distinct, in the order in which they first occurred. The rows themselves
-    /// are not read, and may be elsewhere.
+    /// Afterwards `ids` are distinct, in the order in which they first occurred. The rows
+    /// themselves are not read, and may be elsewhere.
     pub fn merge(&mut self, ids: &mut Vec<NodeId>, grad: &mut Matrix) {
         let count = ids.iter().max().map_or(0, |&last| last as usize + 1);
         if self.merged.fill(count, ids, grad.view()) {

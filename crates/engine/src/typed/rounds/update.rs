@@ -39,9 +39,9 @@ impl Round<'_> {
     /// Updates the model by the round, publishes it, and counts and reports the batches.
     ///
     /// # Errors
-    /// A loss is not finite, and the model is as it was; the norm of the gradient is not finite, and
-    /// no parameter has changed, but running statistics are those of the round; a rank did not take
-    /// part; the report fails.
+    /// A loss is not finite, and the model is as it was; the norm of the gradient is not finite,
+    /// and no parameter has changed, but running statistics are those of the round; a rank did not
+    /// take part; the report fails.
     ///
     /// # Panics
     /// A gradient is staler than its bound: a bug in the scheduler's rules.

@@ -38,9 +38,9 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Name without placeholder: `--fanout`.
+    /// Name without placeholder: `--fanout`. Of an example, which may have options, the program.
     pub(crate) fn flag(&self) -> &str {
-        let start = self.name.find("--").unwrap_or(0);
+        let start = self.name.find("--").filter(|_| self.name.starts_with('-')).unwrap_or(0);
         self.name[start..].split([' ', '[', '=']).next().unwrap_or(&self.name)
     }
 }
@@ -148,6 +148,7 @@ mod tests {
             sections.map(|(heading, items)| Section { heading: heading.into(), items: items.to_vec() });
         assert_eq!(help.sections, expected);
         assert_eq!([options[0].flag(), expected[2].items[0].flag()], ["--quiet", "--metric"]);
+        assert_eq!(item("graphmill plan data --model tgn", "", None).flag(), "graphmill");
     }
 
     #[test]

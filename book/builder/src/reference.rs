@@ -180,8 +180,11 @@ fn command(page: &mut String, name: &str, help: &Help, train: &Help) -> Result<(
     let of_runs: Vec<&Item> = run_options(train).flat_map(|(_, items)| items).collect();
     let mut shared = Vec::new();
     for section in help.sections.iter().filter(|section| !is_commands(section)) {
-        let is_shared =
-            |item: &&Item| of_runs.iter().any(|known| known.flag() == item.flag() && known.text == item.text);
+        // examples have options, too
+        let is_shared = |item: &&Item| {
+            let is_same = |known: &&Item| known.flag() == item.flag() && known.text == item.text;
+            item.name.starts_with('-') && of_runs.iter().any(is_same)
+        };
         let is_own = |item: &&Item| !is_shared(item) && item.flag() != "--help";
         shared.extend(section.items.iter().filter(is_shared));
         let own: Vec<&Item> = section.items.iter().filter(is_own).collect();

@@ -568,6 +568,12 @@ fn ends_without_a_common_key_are_reported_if_they_have_one_type() {
     let refused = sandbox.run("import tables x --nodes purchases.csv --id user --src-type user");
     let message = "node type 'user': there is no table of edges; name --edges FILE";
     assert!(refused.status == Some(2) && refused.stderr.contains(message), "{}", refused.stderr);
+    let typed = "import tables x --edges purchases.csv --src user --dst item --src-type user --dst-type item";
+    for option in ["--label age", "--format age=decimal-comma", "--node-time day"] {
+        let refused = sandbox.run(&format!("{typed} {option}"));
+        let message = "nodes 'node': without files there are no columns; name the files";
+        assert!(refused.status == Some(1) && refused.stderr.contains(message), "{}", refused.stderr);
+    }
 }
 
 #[test]

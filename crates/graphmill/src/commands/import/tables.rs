@@ -306,7 +306,8 @@ fn types_of_ends(matches: &ArgMatches, kind: &str, has_edges: bool) -> Result<[O
 }
 
 /// The node table, and types without a table that the ends of the edges name. If both ends are of
-/// such types, a node table without files is left out.
+/// such types, a node table without files is left out, unless an option is for its columns: the
+/// import reports that.
 fn with_types(node_table: NodeTable, ends: [Option<String>; 2]) -> Vec<NodeTable> {
     let is_named = ends.iter().any(|end| end.as_ref().is_none_or(|kind| *kind == node_table.kind));
     let mut nodes = Vec::new();
@@ -315,7 +316,16 @@ fn with_types(node_table: NodeTable, ends: [Option<String>; 2]) -> Vec<NodeTable
             nodes.push(NodeTable { kind, category_limit: CATEGORY_LIMIT, ..NodeTable::default() });
         }
     }
-    if is_named || !node_table.files.is_empty() {
+    let without_options = NodeTable {
+        kind: node_table.kind.clone(),
+        id: node_table.id.clone(),
+        missing: node_table.missing,
+        category_limit: node_table.category_limit,
+        separator: node_table.separator,
+        quote: node_table.quote,
+        ..NodeTable::default()
+    };
+    if is_named || node_table != without_options {
         nodes.insert(0, node_table);
     }
     nodes

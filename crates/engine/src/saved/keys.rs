@@ -276,14 +276,15 @@ mod tests {
     #[test]
     fn a_key_that_looks_like_a_file_is_found() {
         let keys = ["ann@example.org", "item/7", "bob"].map(str::to_owned);
-        let names = Names { keys: Some(Keys::texts(keys)), ..Names::default() };
+        let key_columns = vec!["name".to_owned()];
+        let names = Names { keys: Some(Keys::texts(keys)), key_columns, ..Names::default() };
         let select = |word: &str| names.select(Selection::Nodes(word.as_ref()), 3, "shop");
         assert_eq!(select("ann@example.org").unwrap(), [0]);
         assert_eq!(select("item/7").unwrap(), [1]);
         assert_eq!(names.find(Selection::Nodes("item/7".as_ref()), 3, "shop").unwrap(), (vec![1], true));
-        let (list, dir) = ("list.txt", tempfile::tempdir().unwrap());
-        std::fs::write(dir.path().join(list), "bob\nbob\n").unwrap();
-        let file = dir.path().join(list);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("list.csv");
+        std::fs::write(&file, "name\nbob\nbob\n").unwrap();
         assert_eq!(names.find(Selection::Nodes(&file), 3, "shop").unwrap(), (vec![2, 2], true));
         std::fs::write(&file, "2\n").unwrap();
         assert_eq!(names.find(Selection::Nodes(&file), 3, "shop").unwrap(), (vec![2], false));

@@ -208,6 +208,8 @@ fn in_trial(error: Error, trial: usize, values: &Values) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use graphmill_data::typed::TypedBuilder;
+
     use super::*;
 
     fn plan(axes: &[&str]) -> Result<Plan> {
@@ -245,7 +247,17 @@ mod tests {
 
     #[test]
     fn a_choice_that_the_others_exclude_is_refused() {
-        let error = plan(&["sampler=saint-node", "bottom=auto,exact"]).unwrap_err().to_string();
-        assert!(error.starts_with("trial 2 (sampler saint-node, bottom exact): --bottom"), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        let mut builder = TypedBuilder::new("two");
+        builder.node_type("user", 2);
+        builder.node_type("item", 2);
+        builder.edge_type("user", "likes", "item").edges(vec![0, 1], vec![1, 0]);
+        builder.build().unwrap().save(dir.path().join("two")).unwrap();
+        let dataset = dir.path().join("two").display().to_string();
+        let axes = ["model=rsage", "order=random,proximity"].map(|word| Axis::parse(word).unwrap());
+        let config = TrainConfig { dataset, ..TrainConfig::default() };
+        let plan = Plan::new(&config, &[], axes.to_vec(), SweepOptions::default());
+        let error = plan.unwrap_err().to_string();
+        assert!(error.starts_with("trial 2 (model rsage, order proximity): --order proximity: "), "{error}");
     }
 }

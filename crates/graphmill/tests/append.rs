@@ -216,7 +216,7 @@ fn links_that_may_have_trained_the_earlier_run_are_reported() {
     let options = "--task link --hidden 8 --fanout 4,4 --batch-size 1024 --epochs 1";
     sandbox.ok(&format!("train data {options} --out run"));
     let says = |data: &str, out: &str| {
-        let args = format!("train {data} {options} --start-from run --out {out}");
+        let args = format!("train {data} {options} --start-from run --out {out} --progress plain");
         sandbox.run(&args).succeeded().stderr.contains("run may have trained on some of them")
     };
     assert!(!says("data", "same"), "the same edges are drawn");

@@ -51,8 +51,7 @@ pub(super) struct DeviceGroup {
     pub(super) dedicated: usize,
     /// Bytes of a sampled batch.
     pub(super) batch_bytes: u64,
-    /// Memory of gathered rows, and of gradients, that no batch uses.
-    pub(super) rows: Arc<ObjectPool<Matrix>>,
+    /// Memory of gradients that no batch uses.
     pub(super) gradients: Arc<ObjectPool<Vec<Matrix>>>,
     /// Seconds to sample a batch, and to train on it, if they were timed.
     times: Option<(f64, f64)>,
@@ -132,14 +131,13 @@ impl DeviceGroup {
             Design::Overlapping => setup.time_sharing(&devices, true)?,
             Design::Factored => setup.factored(&devices, samplers, trainer)?,
         };
-        let rows = Arc::new(ObjectPool::default());
-        for worker in members.iter_mut().flat_map(|member| &mut member.workers) {
-            worker.tables.spare = Some(rows.clone());
+        for DeviceWorkers { workers, rows, .. } in &mut members {
+            workers.iter_mut().for_each(|worker| worker.tables.spare = Some(rows.clone()));
         }
         let gradients = Arc::new(ObjectPool::default());
         let num_nodes = context.data.num_nodes();
         let carried = carried(&devices);
-        Ok(Self { devices, members, dedicated, batch_bytes, rows, gradients, times, num_nodes, carried })
+        Ok(Self { devices, members, dedicated, batch_bytes, gradients, times, num_nodes, carried })
     }
 
     /// Number of trainers, including those on standby.

@@ -227,7 +227,7 @@ fn run_group(
     let contexts: Vec<Option<StepContext>> =
         group.members.iter_mut().map(|member| member.context(&learner.context, nvidia)).collect();
     let host = timeline.track("host");
-    let (rows, gradients) = (group.rows.clone(), group.gradients.clone());
+    let gradients = group.gradients.clone();
     let gpus = nvidia.map_or(&[][..], |nvidia| nvidia.devices.gpus());
     let mut flow = Flow::Continue;
     let mut update = |task: BatchTask| -> Result<Flow> {
@@ -280,8 +280,8 @@ fn run_group(
     std::thread::scope(|scope| {
         // the other threads do not wait for this one, even if it panics
         let _closing = CloseOnDrop { scheduler, always: true };
-        let (rows, gradients) = (&rows, &gradients);
-        let shared = EpochContext { scheduler, work, published, rule, rows, gradients, first };
+        let gradients = &gradients;
+        let shared = EpochContext { scheduler, work, published, rule, gradients, first };
         for (member, context) in group.members.iter_mut().zip(contexts) {
             member.start(scope, shared, context);
         }

@@ -30,8 +30,7 @@ pub(super) struct EpochContext<'s> {
     pub(super) published: &'s PublishedParameters,
     /// Version of the parameters that each batch reads.
     pub(super) rule: VersionRule,
-    /// Memory of gathered rows, and of gradients, that no batch uses.
-    pub(super) rows: &'s ObjectPool<Matrix>,
+    /// Memory of gradients that no batch uses.
     pub(super) gradients: &'s ObjectPool<Vec<Matrix>>,
     /// Number of the epoch's batch 0 in the whole run.
     pub(super) first: u64,
@@ -45,6 +44,9 @@ pub(super) struct DeviceWorkers {
     pub(super) workers: Vec<Worker>,
     pub(super) replica: Option<Replica>,
     pub(super) cache: Option<DeviceCache>,
+    /// Memory of gathered rows that no batch uses. Devices do not share it: a matrix would stay on one
+    /// device beside a new one, and another device would free it.
+    pub(super) rows: Arc<ObjectPool<Matrix>>,
     /// Number of batches trained on in this epoch, and the traffic of their rows.
     pub(super) done: Done,
     pub(super) reservations: Vec<MemoryReservation>,
@@ -58,6 +60,7 @@ impl DeviceWorkers {
             workers: Vec::new(),
             replica: None,
             cache: None,
+            rows: Arc::default(),
             done: Done::default(),
             reservations: Vec::new(),
         }
@@ -86,13 +89,13 @@ impl DeviceWorkers {
         shared: EpochContext<'s>,
         context: Option<StepContext<'s>>,
     ) {
-        let Self { device, workers, replica, done, .. } = self;
-        let (device, done): (&Device, &Done) = (device, done);
+        let Self { device, workers, replica, rows, done, .. } = self;
+        let (device, rows, done): (&Device, &ObjectPool<Matrix>, &Done) = (device, rows, done);
         let mut trains = replica.as_mut().zip(context);
         for worker in workers {
             let trains = if worker.role.train.is_some() { trains.take() } else { None };
             scope.spawn(move || {
-                let trainer = |(replica, context)| Trainer { replica, context, device, shared };
+                let trainer = |(replica, context)| Trainer { replica, context, device, rows, shared };
                 let mut trainer = trains.map(trainer);
                 let source = trainer.as_mut().map(|trainer| (trainer, done));
                 worker.run_for_updates(shared.scheduler, shared.work, source);
@@ -120,12 +123,13 @@ struct Trainer<'s> {
     replica: &'s mut Replica,
     context: StepContext<'s>,
     device: &'s Device,
+    rows: &'s ObjectPool<Matrix>,
     shared: EpochContext<'s>,
 }
 
 impl GradientSource<MinibatchStates> for Trainer<'_> {
     fn gradient(&mut self, number: u64, batch: &mut Drawn<Extracted>) -> Result<Gradient> {
-        let Self { replica, context, device, shared } = self;
+        let Self { replica, context, device, shared, .. } = self;
         let EpochContext { published, rule, gradients, first, .. } = *shared;
         let from = (published, rule.version(number));
         let train = || replica.train(context, from, gradients, batch.batch(), first + number);
@@ -134,8 +138,8 @@ impl GradientSource<MinibatchStates> for Trainer<'_> {
 
     fn spend(&mut self, batch: Drawn<Extracted>) -> (Sampled, Traffic) {
         let Extracted { sampled, features, traffic } = batch.into_batch();
-        // another batch takes over the memory of the rows
-        self.shared.rows.put(features);
+        // another batch of the device takes over the memory of the rows
+        self.rows.put(features);
         (sampled, traffic)
     }
 }

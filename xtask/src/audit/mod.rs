@@ -56,6 +56,9 @@ const MIRI_FLAGS: &str =
 
 /// Build with a sanitizer, also of the standard library. The crates that tests optimise fully are
 /// optimised less, because compiling them takes longer than running their tests.
+///
+/// With `allocator_may_return_null`, the sanitizers refuse memory that no machine has, as the
+/// system does. Without it they end the process, and tests ask for such memory to see an error.
 const SANITIZED_BUILD: &[&str] = &[
     "test",
     "-Zbuild-std",
@@ -80,7 +83,11 @@ const TOOLS: &[Tool] = &[
         name: "address",
         suites: suites::SANITIZED,
         cargo: SANITIZED_BUILD,
-        variables: &[("RUSTFLAGS", "-Zsanitizer=address"), ("PROPTEST_CASES", "32")],
+        variables: &[
+            ("RUSTFLAGS", "-Zsanitizer=address"),
+            ("ASAN_OPTIONS", "allocator_may_return_null=1"),
+            ("PROPTEST_CASES", "32"),
+        ],
         needs: (&["rustc", "--version"], suites::NIGHTLY),
     },
     Tool {
@@ -90,7 +97,7 @@ const TOOLS: &[Tool] = &[
         // the standard library is instrumented too (`-Zbuild-std`), or its locks are invisible
         variables: &[
             ("RUSTFLAGS", "-Zsanitizer=thread"),
-            ("TSAN_OPTIONS", "halt_on_error=0"),
+            ("TSAN_OPTIONS", "halt_on_error=0:allocator_may_return_null=1"),
             ("RAYON_NUM_THREADS", "4"),
             ("PROPTEST_CASES", "32"),
         ],

@@ -100,16 +100,22 @@ pub fn demand_par_collect<T: Send>(values: impl IndexedParallelIterator<Item = T
 /// Reserves capacity for `more` values beside those of `set`. Unwinds as [`demand`].
 #[inline]
 pub fn demand_in_set<T: Eq + Hash, S: BuildHasher>(set: &mut HashSet<T, S>, more: usize) {
-    if more > set.capacity() - set.len() && set.try_reserve(more).is_err() {
-        refuse(bytes_of::<T>(set.len().saturating_add(more)));
+    if more > set.capacity() - set.len() {
+        let bytes = bytes_of::<T>(set.len().saturating_add(more));
+        if !exists(bytes) || set.try_reserve(more).is_err() {
+            refuse(bytes);
+        }
     }
 }
 
 /// Reserves capacity for `more` entries beside those of `map`. Unwinds as [`demand`].
 #[inline]
 pub fn demand_in_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>, more: usize) {
-    if more > map.capacity() - map.len() && map.try_reserve(more).is_err() {
-        refuse(bytes_of::<(K, V)>(map.len().saturating_add(more)));
+    if more > map.capacity() - map.len() {
+        let bytes = bytes_of::<(K, V)>(map.len().saturating_add(more));
+        if !exists(bytes) || map.try_reserve(more).is_err() {
+            refuse(bytes);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use graphmill_nn::{
 use super::{
     batches::{HeldRows, StepModel, StepModels},
     build,
-    clip::{clip, clip_batch, merge, skip_update},
+    clip::{clip, end_batch, merge},
     computing::PROCESSOR,
     ranks::{
         JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -196,7 +196,7 @@ impl<'a> TypedLearner<'a> {
         let seeds = batch.sampled.num_seeds();
         // of a subgraph without nodes of the task's type
         let nothing = BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 };
-        let (loss, count, mut rows) = match &self.over {
+        let (loss, count, rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, seeds, None),
                 None => return Ok(nothing),
@@ -221,16 +221,7 @@ impl<'a> TypedLearner<'a> {
                 (loss, count, Some(rows))
             }
         };
-        let mut outcome = BatchOutcome { loss, grad_norm: None, seeds: count };
-        if loss.is_finite() {
-            outcome = outcome.with_norm(clip_batch(self, nodes, &mut rows)?);
-        }
-        if outcome.loss.is_finite() {
-            self.update(lr, nodes, rows.as_deref())?;
-        } else if loss.is_finite() && self.over.is_none() {
-            skip_update(self);
-        }
-        Ok(outcome)
+        end_batch(self, (lr, nodes), (loss, count), rows)
     }
 
     /// Computes the gradient of the mean loss of this rank's seeds of a batch. Returns the loss,

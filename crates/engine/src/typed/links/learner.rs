@@ -23,7 +23,7 @@ use super::{
     super::{
         batches::{HeldRows, StepModel, StepModels},
         build,
-        clip::{clip, clip_batch, merge, skip_update},
+        clip::{clip, end_batch, merge},
         learner::{dropout_key, optimizer_of_rows},
         ranks::{
             JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -241,7 +241,7 @@ impl<'a> LinkLearner<'a> {
         // before the update, so that a failed pass changes no parameter
         backend.check()?;
         let nodes = &batch.sampled.input_nodes;
-        let (loss, seeds, mut rows) = match &self.over {
+        let (loss, seeds, rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, positives, None),
                 None => return Ok(BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 }),
@@ -261,16 +261,7 @@ impl<'a> LinkLearner<'a> {
                 (loss, seeds, Some(rows))
             }
         };
-        let mut outcome = BatchOutcome { loss, grad_norm: None, seeds };
-        if loss.is_finite() {
-            outcome = outcome.with_norm(clip_batch(self, nodes, &mut rows)?);
-        }
-        if outcome.loss.is_finite() {
-            self.update(lr, nodes, rows.as_deref())?;
-        } else if loss.is_finite() && self.over.is_none() {
-            skip_update(self);
-        }
-        Ok(outcome)
+        end_batch(self, (lr, nodes), (loss, seeds), rows)
     }
 
     /// Computes the gradient of the mean loss of the pairs of a batch. Returns the loss, or `None`

@@ -171,24 +171,6 @@ impl<'a> TypedLearner<'a> {
         Self { backend, ..self }
     }
 
-    /// Forward, loss, backward, update by a batch of `all` seeds on all ranks, `None` if every rank
-    /// draws its own subgraph. If the loss is not finite, no parameter changes.
-    ///
-    /// # Errors
-    /// The batch does not fit the model, a rank did not take part, or a device failed.
-    pub(super) fn train(
-        &mut self,
-        batch: &mut TypedExtracted,
-        lr: f64,
-        all: Option<usize>,
-    ) -> Result<BatchOutcome> {
-        fetch_rows(self.over.as_ref(), (&self.model, self.backend), batch)?;
-        // on a thread of the pool, so that no operation has to wake one
-        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
-        self.backend.check()?;
-        Ok(outcome)
-    }
-
     fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
         let (own, nodes) = (self.gradient(batch)?, &batch.sampled.input_nodes);
         // before the update, so that a failed pass changes no parameter
@@ -292,6 +274,14 @@ impl RoundLearner for TypedLearner<'_> {
 
     fn batch_gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
         self.gradient(batch)
+    }
+
+    fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
+        fetch_rows(self.over.as_ref(), (&self.model, self.backend), batch)?;
+        // on a thread of the pool, so that no operation has to wake one
+        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
+        self.backend.check()?;
+        Ok(outcome)
     }
 
     fn activations(&self) -> &TypedActivations {

@@ -222,20 +222,7 @@ impl<'a> LinkLearner<'a> {
         Self { backend, ..self }
     }
 
-    /// Forward, loss, backward, update by a batch of `all` positives on all ranks. If the loss is
-    /// not finite, no parameter changes.
-    ///
-    /// # Errors
-    /// The batch does not fit the model, a device failed, or a rank did not take part.
-    pub(super) fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
-        fetch_rows(self.over.as_ref(), (&self.model.encoder, self.backend), batch)?;
-        // on a thread of the pool, so that no operation has to wake one
-        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
-        self.backend.check()?;
-        Ok(outcome)
-    }
-
-    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
         let (backend, positives) = (self.backend, links_of(batch)?.positives);
         let own = self.gradient(batch)?;
         // before the update, so that a failed pass changes no parameter
@@ -254,7 +241,7 @@ impl<'a> LinkLearner<'a> {
                 }
                 let learned = learned_types(&self.model.encoder);
                 let loss = own.unwrap_or_default();
-                let share = BatchShare { loss, seeds: positives, nodes: positives, global: Some(all) };
+                let share = BatchShare { loss, seeds: positives, nodes: positives, global: all };
                 let acts = has_gradient.then_some(&self.acts);
                 let summed = exchange(over, (&mut self.model, &learned), share, (nodes, acts))?;
                 let (loss, seeds, rows) = summed.unwrap_or_default();
@@ -353,6 +340,14 @@ impl RoundLearner for LinkLearner<'_> {
         self.gradient(batch)
     }
 
+    fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
+        fetch_rows(self.over.as_ref(), (&self.model.encoder, self.backend), batch)?;
+        // on a thread of the pool, so that no operation has to wake one
+        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
+        self.backend.check()?;
+        Ok(outcome)
+    }
+
     fn activations(&self) -> &TypedActivations {
         &self.acts
     }
@@ -397,7 +392,7 @@ impl StepModel for LinkLearner<'_> {
     fn step(&mut self, batch: &mut TypedExtracted, lr: f64) -> Result<()> {
         // the share of a rank may have no positives, and has no gradient then
         let positives = batch.sampled.seeds.links.as_deref().map_or(0, |links| links.positives);
-        if positives == 0 { Ok(()) } else { self.train(batch, lr, positives).map(drop) }
+        if positives == 0 { Ok(()) } else { self.train(batch, lr, Some(positives)).map(drop) }
     }
 }
 

@@ -9,7 +9,10 @@ use std::{
 
 use graphmill_data::{
     TypedBuilder, TypedDataset,
-    typed::{self, EdgeType, Verify},
+    typed::{
+        self, EdgeType, Verify,
+        import::{TypedOptions, import},
+    },
 };
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
@@ -233,6 +236,33 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         let summary = embedding::train(&config, data, context).unwrap();
         assert!(one == results(&summary, &path), "{case}: resumed");
     }
+}
+
+#[test]
+fn edge_types_of_reverses_change_no_bit_of_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let circle: Vec<String> = (0..60)
+        .map(|i| format!("{}\t{}\t{}\n", i % 20, ["next", "second"][i % 2], (i * 7 + 3) % 20))
+        .collect();
+    for (part, lines) in [("train", &circle[..48]), ("valid", &circle[48..54]), ("test", &circle[54..])] {
+        fs::write(dir.path().join(format!("{part}.txt")), lines.concat()).unwrap();
+    }
+    let run = |add_reverses: bool| {
+        let options = TypedOptions { add_reverses, ..TypedOptions::default() };
+        let imported = import("triples", dir.path(), &options).unwrap().dataset;
+        let stored = dir.path().join(format!("stored-{add_reverses}"));
+        imported.save(&stored).unwrap();
+        let data = typed::open(&stored, Verify::Once).unwrap();
+        let options = [("decoder", "complex"), ("negatives", "degree"), ("num_negatives", "3")];
+        let run = RunDir::create(&dir.path().join(format!("run-{add_reverses}"))).unwrap();
+        let config = config(&data, &options).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        let summary = embedding::train(&config, &data, context).unwrap();
+        (data.edges.len(), summary.best.valid_score, results(&summary, run.path()))
+    };
+    let [(before, valid, results), (after, valid_after, results_after)] = [false, true].map(run);
+    assert_eq!((before, after), (2, 4));
+    assert!((valid, &results) == (valid_after, &results_after));
 }
 
 #[test]

@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod by_degree;
 mod excluded;
 mod existing;
 mod known;

@@ -12,7 +12,10 @@ use graphmill_core::{NodeId, progress::Quiet};
 use graphmill_data::{
     TypedBuilder, TypedDataset,
     partition::PartitionBook,
-    typed::{EdgeType, Seeds, TaskOn},
+    typed::{
+        EdgeType, Seeds, TaskOn,
+        import::{TypedOptions, import},
+    },
 };
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -269,6 +272,59 @@ proptest! {
                     prop_assert!(all.is_subset(&learned));
                 }
             }
+        }
+    }
+}
+
+/// A knowledge graph of these triples, each of the part that its number names, as `import triples
+/// --add-reverses` makes it. Relations may be symmetric or each other's inverses.
+fn knowledge_graph(triples: &BTreeSet<(u32, u32, u32)>) -> TypedDataset {
+    let dir = tempfile::tempdir().unwrap();
+    for (part, of) in [("train", [0, 1]), ("valid", [2, 2]), ("test", [3, 3])] {
+        let lines = triples.iter().zip(0..).filter(|(_, i)| of.contains(&(i % 4)));
+        let lines: String = lines.map(|((h, r, t), _)| format!("e{h}\tr{r}\te{t}\n")).collect();
+        std::fs::write(dir.path().join(format!("{part}.txt")), lines).unwrap();
+    }
+    let options = TypedOptions { add_reverses: true, ..TypedOptions::default() };
+    import("triples", dir.path(), &options).unwrap().dataset
+}
+
+proptest! {
+    #[test]
+    fn batches_of_triples_read_all_edges_both_ways_but_their_own_and_those_held_out(
+        triples in prop::collection::btree_set((0u32..7, 0u32..3, 0u32..7), 8..50),
+        batch_size in 1usize..9,
+        layers in 1usize..3,
+    ) {
+        let data = knowledge_graph(&triples);
+        let mut config = TrainConfig { task: "link".into(), hidden: 4, layers, ..TrainConfig::default() };
+        config.fanout = graphmill_loader::Fanout(vec![-1; layers]);
+        config.own.set(LinkOptions { decoder: "distmult".into(), ..LinkOptions::default() });
+        prop_assume!(data.tasks.len() > 1);
+        let Ok(of) = TypedLinks::new(&config, &data) else { return Ok(()) };
+        prop_assert!(of.held.iter().all(|held| held.reverse.is_some()));
+        let Ok(source) = LinkSeeds::new(&config, &of) else { return Ok(()) };
+        // both directions of every training triple, by the numbers of edge types
+        let of_part = |part: usize| hidden(&data, &of, &[part]);
+        let out: BTreeSet<_> = of_part(1).union(&of_part(2)).copied().collect();
+        let sampler = build::sampler(&config, &of.inputs).unwrap();
+        let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
+        let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
+        for (batch, part) in (0..).zip(numbers.chunks(batch_size)) {
+            let key = BatchKey { seed: 1, epoch: 0, batch };
+            let Ok(seeds) = source.fill(key, part, TypedSeeds::default()) else { continue };
+            let own = predicted(&seeds, &of);
+            let mut reached: BTreeSet<NodeId> = seeds.nodes[0].iter().copied().collect();
+            let request = of.inputs.request(key).transposed();
+            let read = edges_of(&sampler.sample(&request, &mut workspace, seeds).unwrap(), &of);
+            let mut expected = BTreeSet::new();
+            for _ in 0..layers {
+                let into = of_part(0).into_iter().filter(|edge| reached.contains(&edge.2));
+                let into: Vec<_> = into.filter(|edge| !out.contains(edge) && !own.contains(edge)).collect();
+                reached.extend(into.iter().map(|edge| edge.1));
+                expected.extend(into);
+            }
+            prop_assert_eq!(&read, &expected);
         }
     }
 }

@@ -12,7 +12,7 @@
 //! Steps run one after the other and the first failure ends the run. Two of them run beside the
 //! others because they leave a core idle: the download of Python's packages, which waits for the
 //! network, and the kernels' compiler, which has one thread. The last step is a list of processes,
-//! of which each core runs one at a time ([`groups`]), all of them even if one fails. The
+//! one more at a time than there are cores ([`groups`]), all of them even if one fails. The
 //! temporary files of most are in memory ([`memory`]), except with `--soak`.
 //!
 //! One set of features serves all steps, and one compiler ([`compile`]), so that crates are

@@ -183,6 +183,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     let (circle, shop) = (graph(&dir.path().join("circle")), shop(&dir.path().join("shop")));
     let sampled =
         [("decoder", "transe"), ("num_negatives", "3"), ("regularization", "0.01"), ("negatives", "degree")];
+    let corrected = [("decoder", "distmult"), ("loss", "sampled-softmax"), ("negatives", "degree")];
     let dense = [("decoder", "distmult"), ("one_vs_all", "true")];
     let light = [("model", "lightgcn"), ("regularization", "0.001"), ("layers", "2")];
     let rows = |places| [&sampled[..], places].concat();
@@ -192,6 +193,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     let adagrad = [&in_files[..], &[("row_optimizer", "adagrad"), ("host_budget", "6000")]].concat();
     let cases = [
         ("sampled", &circle, &sampled[..]),
+        ("corrected", &circle, &corrected),
         ("dense", &circle, &dense),
         ("light", &shop, &light),
         ("buckets", &circle, &buckets),
@@ -315,6 +317,16 @@ fn unusable_options_are_refused_with_a_remedy() {
         (&shop, &[("model", "lightgcn"), ("host_budget", "1G")], "propagates all rows at every update"),
         (&shop, &[("one_vs_all", "true"), ("buckets", "2")], "use --one-vs-all=false"),
         (&shop, &[("negatives", "hard"), ("buckets", "2")], "--negatives hard lists rows of all buckets"),
+        (
+            &circle,
+            &[("decoder", "complex"), ("loss", "sampled-softmax"), ("negatives", "in-batch")],
+            "known for --negatives uniform or degree and not for in-batch; use that, or --loss info-nce",
+        ),
+        (
+            &shop,
+            &[("loss", "sampled-softmax"), ("negatives", "hard")],
+            "known for --negatives uniform or degree and not for hard",
+        ),
         (&shop, &[("negatives", "existing")], "the rows of the task have no times"),
         (&shop, &[("buckets", "0")], "1"),
         (&shop, &[("task", "views")], "--task views: unknown task 'views'; known: likes"),

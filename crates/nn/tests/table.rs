@@ -204,8 +204,8 @@ proptest! {
             let run = |batch: &QueryBatch| {
                 let (mut step, mut touched) = (TableStep::default(), Touched::default());
                 touched.refill(batch);
-                let loss =
-                    step.run(&objective, relations(&*decoder), batch, &touched, rows(&table, &touched).view());
+                let own = rows(&table, &touched);
+                let loss = step.run(&objective, relations(&*decoder), batch, &touched, own.view());
                 let mut grad = vec![0.0; V * F];
                 for (&id, row) in touched.ids.iter().zip(step.grad.view().host().chunks(F)) {
                     grad[id as usize * F..][..F].copy_from_slice(row);

@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// Three relations between 20 entities. By the first, entity 0 has an edge to almost all others.
+    /// Three relations between 20 entities. By the first, entity 0 has edges to almost all others.
     fn data() -> TypedDataset {
         let (mut builder, mut stream) = (TypedBuilder::new("graph"), Stream::new(key(&[5])));
         builder.node_type("entity", 20);

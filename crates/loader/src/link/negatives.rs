@@ -1,5 +1,7 @@
 //! Negative edges: pairs without a known edge, each made of a positive edge by replacing one end.
 
+mod by_degree;
+
 use std::{ops::Range, sync::Arc};
 
 use graphmill_core::{
@@ -9,7 +11,8 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::{by_degree::ByDegree, existing::ExistingNodes, known::Known, lists::NegativeLists};
+use self::by_degree::ByDegree;
+use super::{existing::ExistingNodes, known::Known, lists::NegativeLists};
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
 pub(super) const MAX_TRIES: usize = 64;
@@ -43,7 +46,7 @@ impl NegativeRequest<'_> {
     ///
     /// # Errors
     /// A positive has no negative: its other end is linked to all candidates.
-    pub(super) fn fill(
+    fn fill(
         &self,
         out: &mut [NodeId],
         draw: impl Fn(usize, &mut Stream) -> NodeId + Sync,

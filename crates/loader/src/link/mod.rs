@@ -41,7 +41,6 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod by_degree;
 mod excluded;
 mod existing;
 mod known;

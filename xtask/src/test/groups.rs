@@ -1,5 +1,5 @@
-//! Groups of tests: cargo builds their programs, and workers run one group after the other. There is
-//! one worker more than there are cores, because ranks and commands wait for each other.
+//! Groups of tests: cargo builds their programs, and workers run one group after the other. There
+//! is one worker more than there are cores, because ranks and commands wait for each other.
 //!
 //! Cargo itself runs one program at a time, and in most of them a single test lasts longest: a
 //! core was idle for a third of the time. The tests of a crate's public parts are one program,

@@ -1,9 +1,10 @@
 //! Names of mapped files by address, for a handler of signals: a read of a mapped page fails with
 //! SIGBUS if the file shrank or its disk cannot be read, and the handler can then name the file.
 //!
-//! A record stays for the life of the process and is used again by the next map of the same file,
-//! so that a handler never reads memory that was freed: one small record for each file that was
-//! mapped.
+//! A handler never reads memory that was freed: records and paths stay for the life of the process.
+//! A record is used again by a later map, so there are as many as maps at one time, and a search is
+//! short however many files were mapped before. A path is used again by the next map of its file,
+//! unless a map of another file took its record.
 
 #![allow(unsafe_code, reason = "mapped files")]
 
@@ -23,9 +24,10 @@ use bytemuck::NoUninit;
 
 /// Record of a map.
 struct Record {
-    /// Path of the file.
-    path: Box<[u8]>,
-    /// Odd while the file is mapped at the addresses, which change only while it is even.
+    /// Path of the file, which is never freed.
+    path: AtomicPtr<Box<[u8]>>,
+    /// Odd while the file is mapped at the addresses; these and the path change only while it is
+    /// even.
     version: AtomicUsize,
     /// First address.
     start: AtomicUsize,
@@ -35,15 +37,39 @@ struct Record {
 }
 
 impl Record {
-    /// Addresses of the map: both of one map, because none counts that begins or ends meanwhile.
-    /// Tests run `between` between the two reads.
-    fn addresses(&self, between: impl FnOnce()) -> Option<Range<usize>> {
+    /// A free record before this one.
+    fn new(path: &[u8], next: Option<&'static Record>) -> Self {
+        let [version, start, end] = [(); 3].map(|()| AtomicUsize::new(0));
+        Self { path: AtomicPtr::new(leaked(path)), version, start, end, next }
+    }
+
+    /// Path and addresses of the map: all of one map, because none counts that begins or ends
+    /// meanwhile. Tests run `between` between the reads.
+    fn map(&self, between: impl FnOnce()) -> Option<(&'static [u8], Range<usize>)> {
         let version = self.version.load(SeqCst);
         let start = self.start.load(SeqCst);
         between();
-        let end = self.end.load(SeqCst);
+        let (end, path) = (self.end.load(SeqCst), self.path());
         let is_listed = !version.is_multiple_of(2) && self.version.load(SeqCst) == version;
-        is_listed.then_some(start..end)
+        is_listed.then_some((path, start..end))
+    }
+
+    /// Begins a map at these addresses. The record is free, and no other thread takes it.
+    fn begin(&self, addresses: Range<usize>) {
+        self.start.store(addresses.start, SeqCst);
+        self.end.store(addresses.end, SeqCst);
+        self.version.fetch_add(1, SeqCst);
+    }
+
+    /// Ends the map.
+    fn end(&self) {
+        self.version.fetch_add(1, SeqCst);
+    }
+
+    /// Path of the present map, or of the last one.
+    fn path(&self) -> &'static [u8] {
+        // SAFETY: the pointer is from `leaked`, so its target is never freed and never changes.
+        unsafe { &*self.path.load(SeqCst) }
     }
 }
 
@@ -60,6 +86,11 @@ fn records() -> impl Iterator<Item = &'static Record> {
     std::iter::successors(first, |record| record.next)
 }
 
+/// A copy of a path that is never freed.
+fn leaked(path: &[u8]) -> *mut Box<[u8]> {
+    Box::leak(Box::new(path.into()))
+}
+
 /// A map that is listed until this value is dropped.
 pub(crate) struct Listed(&'static Record);
 
@@ -69,21 +100,18 @@ impl Listed {
         let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = path.as_os_str().as_encoded_bytes();
         let is_free = |record: &&Record| record.version.load(SeqCst).is_multiple_of(2);
-        let free = records().find(|record| is_free(record) && *record.path == *bytes);
-        let record = free.unwrap_or_else(|| {
-            let record = Box::leak(Box::new(Record {
-                path: bytes.into(),
-                version: AtomicUsize::new(0),
-                start: AtomicUsize::new(0),
-                end: AtomicUsize::new(0),
-                next: records().next(),
-            }));
+        let of_path = records().filter(is_free).find(|record| record.path() == bytes);
+        let of_other = || {
+            let record = records().find(is_free)?;
+            record.path.store(leaked(bytes), SeqCst);
+            Some(record)
+        };
+        let record = of_path.or_else(of_other).unwrap_or_else(|| {
+            let record = Box::leak(Box::new(Record::new(bytes, records().next())));
             RECORDS.store(record, SeqCst);
             record
         });
-        record.start.store(addresses.start, SeqCst);
-        record.end.store(addresses.end, SeqCst);
-        record.version.fetch_add(1, SeqCst);
+        record.begin(addresses);
         Self(record)
     }
 }
@@ -91,7 +119,7 @@ impl Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.version.fetch_add(1, SeqCst);
+        self.0.end();
     }
 }
 
@@ -99,8 +127,8 @@ impl Drop for Listed {
 /// allocates nor locks, so a signal handler may call it.
 pub fn find(address: usize) -> Option<(&'static [u8], usize)> {
     records().find_map(|record| {
-        let addresses = record.addresses(|| ())?;
-        addresses.contains(&address).then(|| (&*record.path, address - addresses.start))
+        let (path, addresses) = record.map(|| ())?;
+        addresses.contains(&address).then(|| (path, address - addresses.start))
     })
 }
 
@@ -157,25 +185,38 @@ mod tests {
         // the record is used again
         let before = records().count();
         let _again = at("maps-test-a", 48..56);
-        assert_eq!(records().filter(|record| *record.path == *b"maps-test-a").count(), 1);
+        assert_eq!(records().filter(|record| record.path() == b"maps-test-a").count(), 1);
         assert!(records().count() >= before);
         assert_eq!(find(48), Some((&b"maps-test-a"[..], 0)));
         drop(b);
     }
 
     #[test]
+    fn records_are_as_many_as_maps_at_one_time() {
+        let before = records().count();
+        for i in 0..1000 {
+            let path = format!("maps-test-many-{i}");
+            let _map = Listed::new(path.as_ref(), 128..136);
+            assert_eq!(find(130), Some((path.as_bytes(), 2)));
+        }
+        // other tests map files at the same time
+        assert!(records().count() < before + 500, "{before}: {}", records().count());
+    }
+
+    #[test]
     fn addresses_of_two_maps_of_a_file_are_never_joined() {
-        let at = |range| Listed::new("maps-test-moved".as_ref(), range);
-        let (first, mut second) = (at(64..72), None);
-        let record = first.0;
-        let seen = record.addresses(|| {
-            drop(first);
-            second = Some(at(96..104));
+        // of its own, so that no other test takes it
+        let record = Record::new(b"first", None);
+        record.begin(64..72);
+        let seen = record.map(|| {
+            record.end();
+            record.path.store(leaked(b"second"), SeqCst);
+            record.begin(96..104);
         });
         // memory between them is that of others
         assert_eq!(seen, None);
-        assert!(second.is_some_and(|second| ptr::eq(second.0, record)));
-        let _third = at(80..88);
-        assert_eq!(record.addresses(|| ()), Some(80..88));
+        assert_eq!(record.map(|| ()), Some((&b"second"[..], 96..104)));
+        record.end();
+        assert_eq!(record.map(|| ()), None);
     }
 }

@@ -9,7 +9,10 @@ use std::{
 
 use graphmill_data::{
     TypedBuilder, TypedDataset,
-    typed::{self, EdgeType, Verify},
+    typed::{
+        self, EdgeType, Verify,
+        import::{TypedOptions, import},
+    },
 };
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
@@ -180,6 +183,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     let (circle, shop) = (graph(&dir.path().join("circle")), shop(&dir.path().join("shop")));
     let sampled =
         [("decoder", "transe"), ("num_negatives", "3"), ("regularization", "0.01"), ("negatives", "degree")];
+    let corrected = [("decoder", "distmult"), ("loss", "sampled-softmax"), ("negatives", "degree")];
     let dense = [("decoder", "distmult"), ("one_vs_all", "true")];
     let light = [("model", "lightgcn"), ("regularization", "0.001"), ("layers", "2")];
     let rows = |places| [&sampled[..], places].concat();
@@ -189,6 +193,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     let adagrad = [&in_files[..], &[("row_optimizer", "adagrad"), ("host_budget", "6000")]].concat();
     let cases = [
         ("sampled", &circle, &sampled[..]),
+        ("corrected", &circle, &corrected),
         ("dense", &circle, &dense),
         ("light", &shop, &light),
         ("buckets", &circle, &buckets),
@@ -233,6 +238,33 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         let summary = embedding::train(&config, data, context).unwrap();
         assert!(one == results(&summary, &path), "{case}: resumed");
     }
+}
+
+#[test]
+fn edge_types_of_reverses_change_no_bit_of_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let circle: Vec<String> = (0..60)
+        .map(|i| format!("{}\t{}\t{}\n", i % 20, ["next", "second"][i % 2], (i * 7 + 3) % 20))
+        .collect();
+    for (part, lines) in [("train", &circle[..48]), ("valid", &circle[48..54]), ("test", &circle[54..])] {
+        fs::write(dir.path().join(format!("{part}.txt")), lines.concat()).unwrap();
+    }
+    let run = |add_reverses: bool| {
+        let options = TypedOptions { add_reverses, ..TypedOptions::default() };
+        let imported = import("triples", dir.path(), &options).unwrap().dataset;
+        let stored = dir.path().join(format!("stored-{add_reverses}"));
+        imported.save(&stored).unwrap();
+        let data = typed::open(&stored, Verify::Once).unwrap();
+        let options = [("decoder", "complex"), ("negatives", "degree"), ("num_negatives", "3")];
+        let run = RunDir::create(&dir.path().join(format!("run-{add_reverses}"))).unwrap();
+        let config = config(&data, &options).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        let summary = embedding::train(&config, &data, context).unwrap();
+        (data.edges.len(), summary.best.valid_score, results(&summary, run.path()))
+    };
+    let [(before, valid, results), (after, valid_after, results_after)] = [false, true].map(run);
+    assert_eq!((before, after), (2, 4));
+    assert!((valid, &results) == (valid_after, &results_after));
 }
 
 #[test]
@@ -285,6 +317,16 @@ fn unusable_options_are_refused_with_a_remedy() {
         (&shop, &[("model", "lightgcn"), ("host_budget", "1G")], "propagates all rows at every update"),
         (&shop, &[("one_vs_all", "true"), ("buckets", "2")], "use --one-vs-all=false"),
         (&shop, &[("negatives", "hard"), ("buckets", "2")], "--negatives hard lists rows of all buckets"),
+        (
+            &circle,
+            &[("decoder", "complex"), ("loss", "sampled-softmax"), ("negatives", "in-batch")],
+            "known for --negatives uniform or degree and not for in-batch; use that, or --loss info-nce",
+        ),
+        (
+            &shop,
+            &[("loss", "sampled-softmax"), ("negatives", "hard")],
+            "known for --negatives uniform or degree and not for hard",
+        ),
         (&shop, &[("negatives", "existing")], "the rows of the task have no times"),
         (&shop, &[("buckets", "0")], "1"),
         (&shop, &[("task", "views")], "--task views: unknown task 'views'; known: likes"),

@@ -168,6 +168,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("exclude", "none", &[&[]]),
     ("disjoint", "0.5", &[&[]]),
     ("split_edges", "80,10,10", &[&[]]),
+    ("valid_fraction", "0.2", &[&[]]),
     ("candidates", "all", &[&[]]),
     // refused for one type; tests/timed_links.rs changes runs by each of them
     ("link_times", "edges", &[&[]]),

@@ -301,6 +301,9 @@ fn an_undeclared_reverse_is_named() {
     AnyDataset::open(&config).unwrap().train(&config, context).unwrap();
     let found = notes.0.iter().find(|note| note.contains("item:liked-by:user")).unwrap();
     assert!(found.contains("are the reverses of") && found.contains("that validate or test"), "{found}");
+    let one_way = "1 of 1 learned edge types have no reverse type, so that messages pass from sources to \
+                   destinations alone: import with --add-reverses";
+    assert!(notes.0.iter().any(|note| note.starts_with(one_way)), "{:?}", notes.0);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn batch(queries: usize, width: usize, seed: u64) -> QueryBatch {
         fixed: (0..queries).map(|_| draw(V)).collect(),
         relation: (0..queries).map(|_| draw(R)).collect(),
         candidates: (0..queries * width).map(|_| draw(V)).collect(),
-        weight: Vec::new(),
+        ..QueryBatch::default()
     }
 }
 
@@ -96,7 +96,7 @@ fn by_pairs(
     let mut grad = vec![0.0; scores.num_rows()];
     let (positive_grad, negative_grad) = grad.split_at_mut(queries);
     let value = (loss::TABLE.find(loss).unwrap().make.loss)(
-        &loss::LinkScores { positive, negative, ..Default::default() },
+        &loss::LinkScores { positive, negative, weight: &[], log_expected: &batch.log_expected },
         &LinkLossOptions::default(),
         loss::LinkGrads { positive: positive_grad, negative: negative_grad },
     );
@@ -127,8 +127,13 @@ proptest! {
         width in 2usize..6,
         seed in 0u64..1000,
         loss in prop::sample::select(vec!["bce", "bpr", "self-adversarial", "sampled-softmax"]),
+        corrected in any::<bool>(),
     ) {
-        let (table, batch) = (random(V, F, seed), batch(queries, width, seed));
+        let (table, mut batch) = (random(V, F, seed), batch(queries, width, seed));
+        if corrected {
+            let log_expected = random(queries, width - 1, seed + 1);
+            batch.log_expected.extend_from_slice(log_expected.view().host());
+        }
         let mut touched = Touched::default();
         touched.refill(&batch);
         let own = rows(&table, &touched);
@@ -162,6 +167,55 @@ proptest! {
             let (again, other) = run(3);
             prop_assert_eq!(again.to_bits(), found.to_bits());
             prop_assert_eq!(other.grad.view().host(), step.grad.view().host());
+        }
+    }
+
+    /// Repeated negatives, corrected for their numbers, are the softmax over all rows.
+    #[test]
+    fn corrected_negatives_are_the_softmax_over_the_table(
+        queries in 1usize..6,
+        draws in prop::collection::vec(1usize..4, V),
+        seed in 0u64..1000,
+    ) {
+        let table = random(V, F, seed);
+        let truth = batch(queries, 1, seed);
+        let others = |v: u32| (0..V as u32).filter(move |&u| u != v);
+        let sample = |repeats: &dyn Fn(u32) -> usize| {
+            let width = 1 + draws.iter().sum::<usize>();
+            let mut sampled = truth.clone();
+            sampled.candidates.clear();
+            for &v in &truth.candidates {
+                let of_others = others(v).flat_map(|u| std::iter::repeat_n(u, repeats(u)));
+                // a weightless negative fills the row
+                let row: Vec<u32> = of_others.chain(std::iter::repeat(v)).take(width - 1).collect();
+                sampled.candidates.push(v);
+                sampled.log_expected.extend(row.iter().map(|&u| match u == v {
+                    true => 60.0,
+                    false => (repeats(u) as f32).ln(),
+                }));
+                sampled.candidates.extend(row);
+            }
+            sampled
+        };
+        for (name, decoder) in decoders() {
+            let (score, options) = (decoder.pair_score().unwrap(), LinkLossOptions::default());
+            let loss = loss::TABLE.find("sampled-softmax").unwrap().make.loss;
+            let objective = Objective { score, loss, options: &options };
+            let run = |batch: &QueryBatch| {
+                let (mut step, mut touched) = (TableStep::default(), Touched::default());
+                touched.refill(batch);
+                let own = rows(&table, &touched);
+                let loss = step.run(&objective, relations(&*decoder), batch, &touched, own.view());
+                let mut grad = vec![0.0; V * F];
+                for (&id, row) in touched.ids.iter().zip(step.grad.view().host().chunks(F)) {
+                    grad[id as usize * F..][..F].copy_from_slice(row);
+                }
+                (loss, grad)
+            };
+            let (found, grad) = run(&sample(&|u| draws[u as usize]));
+            let (expected, expected_grad) = run(&sample(&|_| 1));
+            prop_assert!((found - expected).abs() < 1e-4, "{}: {} {}", name, found, expected);
+            prop_assert!(near(&grad, &expected_grad), "{}", name);
         }
     }
 

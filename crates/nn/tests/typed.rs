@@ -9,7 +9,7 @@ use graphmill_core::{
     typed::{NodeType, Relation, Schema, TypedBlock},
 };
 use graphmill_nn::{
-    Backend, Matrix, Pass, Reused, Saved,
+    Backend, Matrix, Pass, Reused, Saved, View,
     backend::{Activation, Cpu, Precision, Reference, ops::SoftmaxCrossEntropy},
     layer::{GatOptions, NormKind},
     optim::{AdamOptions, SparseAdam},
@@ -51,6 +51,27 @@ fn typed_block(num_dst: [usize; 3], num_src: [usize; 3], seed: u64) -> TypedBloc
         slice.indptr.push(0);
         for v in 0..num_dst[*dst] {
             slice.indices.extend((0..(v + r) % 4).map(|_| stream.below(num_src[*src] as u64) as u32));
+            slice.indptr.push(slice.indices.len() as u32);
+        }
+    }
+    block.fit(&schema);
+    block.transpose(false);
+    block
+}
+
+/// A transposed block with edges to few of the destinations, several of some.
+fn sparse_block() -> TypedBlock {
+    let (schema, num_dst, num_src) = (schema(), [9, 12, 7], [11, 12, 8]);
+    let mut block = TypedBlock::default();
+    block.clear(&schema);
+    (block.num_dst, block.num_src) = (num_dst.to_vec(), num_src.to_vec());
+    let mut stream = Stream::new(key(&[4]));
+    for (r, Relation { src, dst, .. }) in schema.relations().iter().enumerate().take(5) {
+        let slice = &mut block.relations[r];
+        slice.indptr.push(0);
+        for v in 0..num_dst[*dst] {
+            let edges = if v % 4 == r % 4 { 1 + v % 3 } else { 0 };
+            slice.indices.extend((0..edges).map(|_| stream.below(num_src[*src] as u64) as u32));
             slice.indptr.push(slice.indices.len() as u32);
         }
     }
@@ -120,12 +141,14 @@ fn cases() -> Vec<Case> {
     made.collect()
 }
 
-/// Blocks with more sources than destinations, with types that are absent, and square ones.
+/// Blocks with more sources than destinations, with types that are absent, square ones, and with
+/// edges to few destinations.
 fn blocks() -> Vec<TypedBlock> {
     vec![
         typed_block([4, 5, 2], [7, 6, 3], 1),
         typed_block([0, 3, 0], [5, 4, 1], 2),
         typed_block([4, 2, 3], [4, 2, 3], 3),
+        sparse_block(),
     ]
 }
 
@@ -255,6 +278,55 @@ fn the_cpu_agrees_with_the_reference_on_any_number_of_threads() {
                 } else if precision == Precision::Bf16 {
                     assert_ne!(results[0], of_f32, "{name}: products in bf16");
                 }
+            }
+        }
+    }
+}
+
+/// A relation of few edges computes the rows of its destinations alone, in a block of one
+/// destination all rows.
+#[test]
+fn rows_of_sums_have_the_same_bits_in_blocks_of_one_destination() {
+    let (backend, all) = (Cpu::default(), sparse_block());
+    let pass = Pass { backend: &backend, ..support::pass(false) };
+    let x = rows(&all, &[F; 3], 20);
+    for Case { name, layer } in cases().iter().filter(|case| case.name.starts_with('r')) {
+        let whole = forward(layer.as_ref(), &pass, &all, &x, &mut Saved::default());
+        for (t, whole) in whole.iter().enumerate() {
+            for v in 0..all.num_dst[t] {
+                let mut one = all.clone();
+                for (slice, relation) in one.relations.iter_mut().zip(schema().relations()) {
+                    let range = if relation.dst == t { slice.edges(v) } else { 0..0 };
+                    slice.indices = slice.indices[range.clone()].to_vec();
+                    slice.num_dst = 1;
+                    slice.indptr = vec![0, range.len() as u32];
+                }
+                one.num_dst = vec![1; 3];
+                // the destination's own row is the first of its type
+                let mut x: Vec<Matrix> = x.clone();
+                let own = x[t].rows(v..v + 1).host().to_vec();
+                let first = x[t].rows(0..1).host().to_vec();
+                x[t].rows_mut(0..1).host().copy_from_slice(&own);
+                x[t].rows_mut(v..v + 1).host().copy_from_slice(&first);
+                let moved = |u: &mut u32| {
+                    *u = match *u as usize {
+                        0 => v as u32,
+                        u if u == v => 0,
+                        u => u as u32,
+                    }
+                };
+                for (slice, relation) in one.relations.iter_mut().zip(schema().relations()) {
+                    if relation.src == t {
+                        slice.indices.iter_mut().for_each(moved);
+                    }
+                }
+                let found = forward(layer.as_ref(), &pass, &one, &x, &mut Saved::default());
+                let bits = |row: View| row.host().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(
+                    bits(found[t].rows(0..1)),
+                    bits(whole.rows(v..v + 1)),
+                    "{name}, type {t}, row {v}"
+                );
             }
         }
     }

@@ -18,7 +18,8 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"raw ",
 ];
 
-const FILE: &str = "bottom_mean.bin";
+/// Name of the file.
+pub(crate) const FILE: &str = "bottom_mean.bin";
 /// Bytes of the header.
 const HEAD: usize = 256;
 /// Bytes of the checksum at the end.

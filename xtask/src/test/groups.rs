@@ -1,4 +1,5 @@
-//! Groups of tests: cargo builds their programs, and each core runs one group after the other.
+//! Groups of tests: cargo builds their programs, and workers run one group after the other. There
+//! is one worker more than there are cores, because ranks and commands wait for each other.
 //!
 //! Cargo itself runs one program at a time, and in most of them a single test lasts longest: a
 //! core was idle for a third of the time. The tests of a crate's public parts are one program,
@@ -148,8 +149,8 @@ fn modules(program: &TestGroup) -> Result<Vec<TestGroup>> {
     Ok(groups.into_iter().map(of).collect())
 }
 
-/// Runs jobs, then the groups, one per core at a time, and prints the output of each when it has
-/// ended. Returns the seconds of each, the slowest first.
+/// Runs jobs, then the groups, one more than there are cores at a time, and prints the output of
+/// each when it has ended. Returns the seconds of each, the slowest first.
 ///
 /// # Errors
 /// A program does not start or a test fails; the others run all the same.
@@ -177,7 +178,7 @@ pub(super) fn run(
         }
     };
     thread::scope(|scope| {
-        for worker in 0..thread::available_parallelism().map_or(1, usize::from) {
+        for worker in 0..=thread::available_parallelism().map_or(1, usize::from) {
             let work = &work;
             scope.spawn(move || work(worker));
         }

@@ -12,7 +12,8 @@
 //! Steps run one after the other and the first failure ends the run. Two of them run beside the
 //! others because they leave a core idle: the download of Python's packages, which waits for the
 //! network, and the kernels' compiler, which has one thread. The last step is a list of processes,
-//! of which each core runs one at a time ([`groups`]), all of them even if one fails.
+//! one more at a time than there are cores ([`groups`]), all of them even if one fails. The
+//! temporary files of most are in memory ([`memory`]), except with `--soak`.
 //!
 //! One set of features serves all steps, and one compiler ([`compile`]), so that crates are
 //! compiled once. Cargo leaves out what development dependencies enable unless a target asks for
@@ -22,6 +23,7 @@
 
 mod background;
 mod groups;
+mod memory;
 mod table;
 
 use std::{
@@ -108,13 +110,19 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     let mut variables: Vec<(&str, &Path)> = Vec::new();
     variables.extend(interpreter.as_deref().map(|path| (INTERPRETER, path)));
     variables.extend(soak.then_some((SOAK, Path::new("1"))));
+    let memory = if soak { None } else { memory::directory() };
+    let place = memory.as_ref().map(|made| (memory::VARIABLE, made.path()));
+    variables.extend(place);
     let mut jobs: Vec<Job> = Vec::new();
     match library {
         Some(library) if !soak => {
-            jobs.push(("package, tests".into(), python::library_tests(&library)?));
+            let mut package = python::library_tests(&library)?;
+            package.envs(place);
+            jobs.push(("package, tests".into(), package));
         }
         _ => {}
     }
+    // on the disk, because containers in it have other memory
     jobs.push(("faults".into(), faults(&own, soak)));
     if cfg!(target_os = "linux") {
         let mut files = Command::new(&own);
@@ -122,9 +130,11 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
         jobs.push(("release, files".into(), files));
     }
     let mut doctests = cargo();
-    doctests.args(["test", "--workspace", "--doc"]).args(&shared).envs(checked);
+    doctests.args(["test", "--workspace", "--doc"]).args(&shared).envs(checked).envs(place);
     jobs.push(("doctests".into(), doctests));
-    jobs.push(("book".into(), book::builder(&["check"])));
+    let mut book = book::builder(&["check"]);
+    book.envs(place);
+    jobs.push(("book".into(), book));
     let times = table.time("tests", || groups::run(jobs, &groups, &variables, &scratch))?;
     table.add_groups(&times);
     if soak {

@@ -83,6 +83,22 @@ impl Format {
         matches!(self, Self::Number(format) if !format.sign.is_empty())
     }
 
+    /// Number of characters, other than letters, digits and spaces, that every text of a date has:
+    /// those between the parts of its pattern. Spaces may be absent, as in `31Dec2024`. 0 for other
+    /// formats.
+    pub(super) fn min_separators(&self) -> usize {
+        let Self::Time(TimePattern { items, .. }) = self else { return 0 };
+        let of_item = |item: &Item| {
+            let text: &str = match item {
+                Item::Literal(text) => text,
+                Item::OwnedLiteral(text) => text,
+                _ => "",
+            };
+            text.chars().filter(|c| !c.is_alphanumeric() && !c.is_whitespace()).count()
+        };
+        items.iter().map(of_item).sum()
+    }
+
     /// Value of a cell: a number or a time; `None` if the format does not read it. Typed numbers,
     /// and typed dates under a format of dates, stay as they are.
     pub(super) fn read<'a>(&self, cell: Cell<'a>) -> Option<Cell<'a>> {

@@ -38,6 +38,7 @@ use rayon::prelude::*;
 use super::{
     column::{Batch, Cell},
     leak::{Leak, LeakKind},
+    moments::Moments,
     plan::PlannedTarget,
     profile::parsed,
     source::Table,
@@ -204,32 +205,6 @@ enum Labels {
 impl Default for Labels {
     fn default() -> Self {
         Self::Values { groups: None, line: None }
-    }
-}
-
-/// Count, mean and sum of squared differences.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moments {
-    count: u64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Moments {
-    fn add(&mut self, x: f64) {
-        self.count += 1;
-        let difference = x - self.mean;
-        self.mean += difference / self.count as f64;
-        self.squares += difference * (x - self.mean);
-    }
-
-    /// Adds the values of `other`, which has some.
-    fn merge(&mut self, other: &Self) {
-        let (a, b) = (self.count as f64, other.count as f64);
-        let difference = other.mean - self.mean;
-        self.count += other.count;
-        self.mean += difference * b / (a + b);
-        self.squares += other.squares + difference * difference * a * b / (a + b);
     }
 }
 

@@ -45,6 +45,7 @@ mod link_tables;
 #[cfg(test)]
 mod link_tests;
 mod memory;
+mod moments;
 mod names;
 mod node_rows;
 mod nodes;

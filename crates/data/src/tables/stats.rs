@@ -7,6 +7,7 @@ use graphmill_core::keyed;
 use super::{
     column::Cell,
     date::{age_of, year_of},
+    moments::Moments,
 };
 
 /// Number of rows from which quantiles are computed: those with the smallest hashes of their
@@ -25,29 +26,6 @@ pub(super) struct Stats {
     days: Moments,
     /// Sample of (hash, bits of the value), if quantiles are needed.
     sample: Option<BinaryHeap<(u64, u64)>>,
-}
-
-/// Mean and sum of squared differences, by Welford's method.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moments {
-    count: u64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Moments {
-    fn add(&mut self, x: f64) {
-        self.count += 1;
-        let difference = x - self.mean;
-        self.mean += difference / self.count as f64;
-        self.squares += difference * (x - self.mean);
-    }
-
-    /// Deviation; 1 if all values are equal.
-    fn deviation(&self) -> f64 {
-        let deviation = (self.squares / self.count.max(1) as f64).sqrt();
-        if deviation > 0.0 && deviation.is_finite() { deviation } else { 1.0 }
-    }
 }
 
 impl Stats {

@@ -230,6 +230,13 @@ pub struct LinkOptions {
     /// time:80,10,10.
     #[arg(long, value_name = "T,V,T")]
     pub split_edges: EdgeShares,
+    /// Fraction of training edges that validate if a stored task has none.
+    ///
+    /// For link tasks of the dataset without validation edges. They are drawn by --seed, and
+    /// neither learned nor read. Choose epochs and options with it, then train again without.
+    /// Range: 0 to below 1. Example: --valid-fraction 0.1.
+    #[arg(long, value_name = "RATIO")]
+    pub valid_fraction: f64,
     /// Candidates of a validation or test edge: auto, pairs or all.
     ///
     /// All ranks each edge among all nodes without a known edge. Pairs compares the edges with as
@@ -273,6 +280,7 @@ impl Default for LinkOptions {
             exclude: ExcludedFromMessages::WithReverses,
             disjoint: 0.0,
             split_edges: EdgeShares { shares: [85.0, 5.0, 10.0], by_time: false },
+            valid_fraction: 0.0,
             candidates: Candidates::Auto,
             link_times: LinkTimes::Rows,
             eval_negatives: 0,
@@ -305,6 +313,7 @@ impl OptionSet for LinkOptions {
         }
         range("num_negatives", self.num_negatives, 1..=1 << 16)?;
         range("eval_negatives", self.eval_negatives, ..=1 << 16)?;
+        range("valid_fraction", self.valid_fraction, 0.0..1.0)?;
         range("disjoint", self.disjoint, 0.0..1.0)
     }
 

@@ -12,6 +12,7 @@ use graphmill_nn::link::table::QueryBatch;
 use crate::{
     Error, Result, TrainConfig,
     config::{embedding::EmbeddingOptions, link::LinkOptions},
+    link::find_loss,
     relational::{AnyRow, Buckets, LinkEdges, RelationNegatives, ends},
 };
 
@@ -27,6 +28,8 @@ pub(super) struct Batches<'a> {
     subsampling: bool,
     /// Draws of negatives; `None` if edges are compared with all candidates.
     negatives: Option<RelationNegatives<'a>>,
+    /// True if the loss reads how likely negatives are, which are not equally likely.
+    corrects_draws: bool,
     /// Walks whose pairs are the positives in the place of the edges, if any.
     walks: Option<Walks>,
     /// Facts for the user.
@@ -37,7 +40,8 @@ impl<'a> Batches<'a> {
     /// Prepares the batches of a configuration.
     ///
     /// # Errors
-    /// The sampler of negatives is unknown, or has nothing to draw; or the edges have no walks.
+    /// The sampler of negatives is unknown, has nothing to draw, or does not state the
+    /// probabilities that the loss reads; or the edges have no walks.
     pub(super) fn new(config: &TrainConfig, edges: &'a LinkEdges) -> Result<Self> {
         let (links, options): (LinkOptions, EmbeddingOptions) = (config.own.get(), config.own.get());
         let (mut ends, mut notes) = (ends(config, edges), Vec::new());
@@ -51,12 +55,16 @@ impl<'a> Batches<'a> {
             notes.push(note);
         }
         let is_drawn = !options.one_vs_all;
+        let corrects_draws = is_drawn
+            && find_loss(config, |kind| kind.is_uniform || kind.has_ratios)?.corrects_draws
+            && links.negative_kind().is_some_and(|kind| !kind.is_uniform);
         let buckets = Buckets::new(edges.num_rows(), options.buckets);
         let negatives =
             is_drawn.then(|| RelationNegatives::new(&links, edges, &ends, any_row, buckets)).transpose()?;
         notes.extend(negatives.iter().flat_map(|negatives| negatives.notes.clone()));
         let num_negatives = if is_drawn { links.num_negatives } else { 0 };
-        Ok(Self { edges, ends, num_negatives, subsampling: options.subsampling, negatives, walks, notes })
+        let subsampling = options.subsampling;
+        Ok(Self { edges, ends, num_negatives, subsampling, negatives, corrects_draws, walks, notes })
     }
 
     /// Lists of hard negatives, if the run draws them.
@@ -111,7 +119,10 @@ impl<'a> Batches<'a> {
         };
         for &end in &self.ends {
             let negatives = match &self.negatives {
-                Some(negatives) => negatives.draw(of, end, (&edges, &[]), self.num_negatives)?,
+                Some(negatives) => {
+                    let ratios = self.corrects_draws.then_some(&mut out.log_expected);
+                    negatives.draw_with_ratios(of, end, (&edges, &[]), self.num_negatives, ratios)?
+                }
                 None => Vec::new(),
             };
             for (i, &[source, relation, destination]) in edges.iter().enumerate() {
@@ -181,4 +192,117 @@ fn walks(
     let known = KnownEdges::new(edges.num_rows(), &from, &to)?;
     let rows: Range<NodeId> = 0..edges.num_rows() as NodeId;
     Ok(Some((walks, AnyRow { rows, known })))
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::keyed::{Stream, key};
+    use graphmill_data::{
+        TypedBuilder,
+        typed::{EdgeType, TypedDataset},
+    };
+
+    use super::*;
+
+    /// Three relations between 20 entities. By the first, entity 0 has edges to almost all others.
+    fn data() -> TypedDataset {
+        let (mut builder, mut stream) = (TypedBuilder::new("graph"), Stream::new(key(&[5])));
+        builder.node_type("entity", 20);
+        for (name, edges) in [("all", 40), ("some", 25), ("few", 6)] {
+            let mut pairs: Vec<(u32, u32)> = Vec::new();
+            if name == "all" {
+                pairs.extend((1..18).filter(|&v| v != 5).map(|v| (0, v)));
+            }
+            while pairs.len() < edges {
+                let pair = (1 + stream.below(19) as u32, stream.below(20).min(stream.below(20)) as u32);
+                if !pairs.contains(&pair) {
+                    pairs.push(pair);
+                }
+            }
+            let (src, dst): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+            builder.edge_type("entity", name, "entity").edges(src, dst);
+            let learned = pairs.iter().flat_map(|&(u, v)| [u, v]).collect::<Vec<u32>>();
+            let on = EdgeType::new("entity", name, "entity");
+            builder.task(name).on_edges(on).positives([learned, vec![], vec![]]);
+        }
+        builder.build().unwrap()
+    }
+
+    fn config(loss: &str, negatives: &str, buckets: usize) -> TrainConfig {
+        let mut config = TrainConfig { loss: loss.into(), ..TrainConfig::default() };
+        let negatives = negatives.into();
+        config.own.set(LinkOptions { negatives, num_negatives: 5, ..LinkOptions::default() });
+        config.own.set(EmbeddingOptions { buckets, ..EmbeddingOptions::default() });
+        config
+    }
+
+    /// Logarithm of the probability of a negative of a query times the number of its candidates, by
+    /// the definition of the draws.
+    fn log_expected(edges: &LinkEdges, query: (End, u32, u32), truth: u32, drawn: u32, rows: usize) -> f32 {
+        let (end, relation, fixed) = query;
+        let triples = &edges.parts[0];
+        let bucket = |row: u32| row as usize / rows;
+        let pair = |u: u32| if end == End::Source { (u, fixed) } else { (fixed, u) };
+        let candidates: Vec<u32> = (0..20).filter(|&u| bucket(u) == bucket(truth)).collect();
+        let is_negative =
+            |&u: &u32| u != fixed && !triples.iter().any(|&[h, r, t]| r == relation && (h, t) == pair(u));
+        let degree = |u: u32| {
+            let of_u = triples.iter().filter(|[h, _, t]| u == if end == End::Source { *h } else { *t });
+            of_u.map(|[h, _, t]| (*h, *t)).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        let weight = |u: u32| (degree(u) as f64).powf(0.75);
+        let all: f64 = candidates.iter().map(|&u| weight(u)).sum();
+        let fit: Vec<u32> = candidates.iter().copied().filter(is_negative).collect();
+        let accepted: f64 = fit.iter().map(|&u| weight(u)).sum::<f64>() / all;
+        let (mut probability, mut left) = (0.0, 1.0);
+        for _ in 0..64 {
+            probability += left * weight(drawn) / all;
+            left *= 1.0 - accepted;
+        }
+        probability += left / fit.len() as f64;
+        (probability * fit.len() as f64).ln() as f32
+    }
+
+    #[test]
+    fn queries_have_the_expected_draws_of_their_negatives() {
+        let data = data();
+        let of = BatchKey { seed: 3, epoch: 1, batch: 2 };
+        for buckets in [1, 2] {
+            let config = config("sampled-softmax", "degree", buckets);
+            let edges = LinkEdges::new(&data, &config).unwrap();
+            let batches = Batches::new(&config, &edges).unwrap();
+            let mut queries = QueryBatch::default();
+            let numbers: Vec<NodeId> = (0..edges.parts[0].len() as NodeId).rev().collect();
+            for _ in 0..2 {
+                // the memory of a batch is reused
+                batches.fill(of, &numbers, &mut queries).unwrap();
+            }
+            assert_eq!(queries.log_expected.len(), queries.len() * 5);
+            let of_query = queries.candidates.chunks(6).zip(queries.log_expected.chunks(5));
+            let mut largest = 0.0f32;
+            for (i, (candidates, found)) in of_query.enumerate() {
+                let query = (queries.end[i], queries.relation[i], queries.fixed[i]);
+                for (&drawn, found) in candidates[1..].iter().zip(found) {
+                    let expected = log_expected(&edges, query, candidates[0], drawn, 20 / buckets);
+                    assert!((found - expected).abs() < 1e-4, "{query:?} {drawn}: {found} {expected}");
+                    largest = largest.max(expected.abs());
+                }
+            }
+            assert!(largest > 0.5, "{largest}");
+        }
+    }
+
+    #[test]
+    fn other_losses_and_uniform_negatives_are_not_corrected() {
+        let data = data();
+        let of = BatchKey { seed: 3, epoch: 1, batch: 2 };
+        for (loss, negatives) in [("sampled-softmax", "uniform"), ("info-nce", "degree"), ("bce", "in-batch")]
+        {
+            let config = config(loss, negatives, 1);
+            let edges = LinkEdges::new(&data, &config).unwrap();
+            let mut queries = QueryBatch::default();
+            Batches::new(&config, &edges).unwrap().fill(of, &[0, 7, 60], &mut queries).unwrap();
+            assert!(queries.log_expected.is_empty(), "{loss} {negatives}");
+        }
+    }
 }

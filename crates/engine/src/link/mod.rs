@@ -36,5 +36,6 @@ pub use evaluate::{LinkEvaluation, Scored};
 pub use existing::Existence;
 pub use metric::LinkMetric;
 pub(crate) use random_pairs::RandomPairs;
+pub(crate) use step::find_loss;
 pub(crate) use subset::Numbering;
 pub use task::{GivenNegatives, LinkPart, LinkTask};

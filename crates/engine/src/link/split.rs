@@ -26,10 +26,12 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use crate::config::link::EdgeShares;
+use crate::{Error, config::link::EdgeShares};
 
 /// Part of the key of the order of edges.
 const ORDER: u64 = 0x6c69_6e6b_7370_6c74;
+/// Part of the seed of the edges of a stored task that validate.
+const HELD_OUT: u64 = 0x6865_6c64_206f_7574;
 /// Part of the key of the direction in which an undirected edge is learned.
 const DIRECTION: u64 = 0x6c69_6e6b_6469_7220;
 
@@ -71,6 +73,32 @@ pub(crate) fn split<E>(mut edges: Vec<E>, shares: [f64; 3], seed: u64) -> [Vec<E
     let test = edges.split_off(count - test);
     let valid = edges.split_off(edges.len() - valid);
     [edges, valid, test]
+}
+
+/// Takes a random part of the edges that train a stored task, of at least one edge if there are
+/// two, and returns it. Training edges that repeat one of them, or are the reverse of one by
+/// `same`, which is equal for both, are left out.
+pub(crate) fn hold_out<E: Copy, K: Ord>(
+    train: &mut Vec<E>,
+    fraction: f64,
+    seed: u64,
+    same: impl Fn(E) -> K,
+) -> Vec<E> {
+    let all = std::mem::take(train);
+    let [mut rest, held, _] = split(all, [1.0 - fraction, fraction, 0.0], seed ^ HELD_OUT);
+    let mut known: Vec<K> = held.iter().map(|&edge| same(edge)).collect();
+    known.sort_unstable();
+    rest.retain(|&edge| known.binary_search(&same(edge)).is_err());
+    *train = rest;
+    held
+}
+
+/// Refuses `--valid-fraction` for a part that is not that of a task without validation edges.
+pub(crate) fn refuse_hold_out(fraction: f64, why: &str) -> Result<(), Error> {
+    match fraction {
+        0.0 => Ok(()),
+        _ => Err(Error::usage(format!("--valid-fraction {fraction}: {why}; leave it out"))),
+    }
 }
 
 /// [`split`] by the time of each edge: no edge of a part is later than one of the next, and edges

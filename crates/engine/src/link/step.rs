@@ -7,13 +7,13 @@
 //! ```
 
 use graphmill_core::{NodeId, memory, options::one_of};
-use graphmill_loader::link::{LinkBatch, negatives_that};
+use graphmill_loader::link::{LinkBatch, NegativeKind, negatives_that};
 use graphmill_nn::{
     Matrix, Pass, Saved, View, ViewMut,
     backend::ops::Gather,
     link::{
         decoder::{Decoder, Pairs},
-        loss::{self, LinkGrads, LinkLoss, LinkLossOptions, LinkScores},
+        loss::{self, LinkGrads, LinkLoss, LinkLossKind, LinkLossOptions, LinkScores},
     },
 };
 use rayon::prelude::*;
@@ -42,21 +42,29 @@ impl LinkObjective {
     /// The loss is unknown, or does not fit the negatives.
     pub fn new(config: &TrainConfig, nodes: usize) -> Result<Self> {
         let options: LinkOptions = config.own.get();
-        let name = loss_name(config);
-        let entry =
-            loss::TABLE.find(name).map_err(|error| Error::usage(format!("--loss {name}: {error}")))?;
-        let is_uniform = options.negative_kind().is_some_and(|kind| kind.is_uniform);
-        if entry.make.corrects_draws && !is_uniform {
-            let usable = one_of(&negatives_that(|kind| kind.is_uniform));
-            return Err(Error::usage(format!(
-                "--loss {name}: it corrects scores for the probabilities of negatives, which are \
-                 known for --negatives {usable} and not for {}; use that, or --loss info-nce",
-                options.negatives
-            )));
-        }
+        let kind = find_loss(config, |kind| kind.is_uniform)?;
         let log_expected = (options.num_negatives as f64 / nodes.max(1) as f64).ln() as f32;
-        Ok(Self { loss: entry.make.loss, options: config.own.get(), log_expected })
+        Ok(Self { loss: kind.loss, options: config.own.get(), log_expected })
     }
+}
+
+/// The loss of a run, whose negatives have known probabilities if `has_known` is true of them.
+///
+/// # Errors
+/// The loss is unknown, or corrects scores for probabilities that are not known.
+pub(crate) fn find_loss(config: &TrainConfig, has_known: fn(&NegativeKind) -> bool) -> Result<LinkLossKind> {
+    let options: LinkOptions = config.own.get();
+    let name = loss_name(config);
+    let entry = loss::TABLE.find(name).map_err(|error| Error::usage(format!("--loss {name}: {error}")))?;
+    if entry.make.corrects_draws && !options.negative_kind().is_some_and(has_known) {
+        let usable = one_of(&negatives_that(has_known));
+        return Err(Error::usage(format!(
+            "--loss {name}: it corrects scores for the probabilities of negatives, which are known for \
+             --negatives {usable} and not for {}; use that, or --loss info-nce",
+            options.negatives
+        )));
+    }
+    Ok(entry.make)
 }
 
 /// Scratch matrices of a step. Their memory is reused from batch to batch.

@@ -97,10 +97,12 @@ impl LinkTask {
     /// unknown or does not fit the candidates, or the negatives need times that the dataset lacks.
     pub fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
         let options: LinkOptions = config.own.get();
-        let undirected = is_symmetric(&data.graph, false);
         let task = stored_task(config, data)?;
+        // rows of a stored edge type may have any order
+        let is_declared = || task.as_ref().is_some_and(|(typed, _)| typed.edges[0].is_undirected());
+        let undirected = is_symmetric(&data.graph, false) || is_declared();
         let Parts { mut train, valid, test, metric, mut notes } = match &task {
-            Some((typed, task)) => of_task(typed, task, &data.graph, undirected),
+            Some((typed, task)) => of_task(config, (typed, task), &data.graph, undirected)?,
             None => of_shares(config, &options, data, undirected)?,
         };
         let held = split::set(valid.edges.iter().chain(&test.edges), undirected);
@@ -287,6 +289,8 @@ fn stored_task(config: &TrainConfig, data: &Dataset) -> Result<Option<(TypedData
 /// # Errors
 /// The edges cannot be split by time.
 fn of_shares(config: &TrainConfig, options: &LinkOptions, data: &Dataset, undirected: bool) -> Result<Parts> {
+    let why = "the dataset has no link task, so --split-edges divides its edges";
+    split::refuse_hold_out(options.valid_fraction, why)?;
     let graph = &data.graph;
     let edges = split::distinct(graph, undirected);
     let kind = if undirected { "undirected" } else { "directed" };
@@ -312,7 +316,15 @@ fn of_shares(config: &TrainConfig, options: &LinkOptions, data: &Dataset, undire
 }
 
 /// Parts of a stored task.
-fn of_task(typed: &TypedDataset, task: &Task, graph: &Graph, undirected: bool) -> Parts {
+///
+/// # Errors
+/// `--valid-fraction` is given, and edges validate already.
+fn of_task(
+    config: &TrainConfig,
+    (typed, task): (&TypedDataset, &Task),
+    graph: &Graph,
+    undirected: bool,
+) -> Result<Parts> {
     let edges = &typed.edges[0];
     // edge number e ends in the last row that starts at it or before
     let row_of = |e: u64| edges.indptr.partition_point(|&start| start <= e) as NodeId - 1;
@@ -325,8 +337,17 @@ fn of_task(typed: &TypedDataset, task: &Task, graph: &Graph, undirected: bool) -
         negatives: given.as_ref().map(|given| of_stored(given, rows.len())),
     };
     let [_, of_valid, of_test] = &task.negatives;
-    let (valid, test) = (part(&task.split.valid, of_valid), part(&task.split.test, of_test));
+    let (mut valid, test) = (part(&task.split.valid, of_valid), part(&task.split.test, of_test));
     let mut train = part(&task.split.train, &None).edges;
+    let fraction = config.own.get::<LinkOptions>().valid_fraction;
+    if !valid.edges.is_empty() {
+        split::refuse_hold_out(fraction, "the task has edges that validate")?;
+    }
+    if fraction > 0.0 {
+        train.retain(|edge| edge.0 != edge.1);
+        let same = |(u, v): Edge| if undirected { (u.min(v), u.max(v)) } else { (u, v) };
+        valid.edges = split::hold_out(&mut train, fraction, config.seed, same);
+    }
     let held = split::set(valid.edges.iter().chain(&test.edges), undirected);
     let before = train.len();
     train.retain(|&edge| edge.0 != edge.1 && !split::contains(&held, edge));
@@ -344,7 +365,7 @@ fn of_task(typed: &TypedDataset, task: &Task, graph: &Graph, undirected: bool) -
             before - train.len()
         ));
     }
-    Parts { train, valid, test, metric: task.metric.clone(), notes }
+    Ok(Parts { train, valid, test, metric: task.metric.clone(), notes })
 }
 
 /// Negatives of a part with this number of positives.

@@ -185,6 +185,43 @@ fn known_edges_are_those_of_the_dataset_and_training_knows_no_others_than_it_may
 }
 
 #[test]
+fn a_part_of_the_edges_of_a_stored_task_validates_and_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("data");
+    let mut builder = TypedBuilder::new("friends");
+    builder.node_type("node", NODES).features(1, vec![0.0f32; NODES]);
+    let next = |by: NodeId| (0..NODES as NodeId).map(move |u| (u, (u + by) % NODES as NodeId));
+    let (from, to): (Vec<NodeId>, Vec<NodeId>) = next(1).chain(next(3)).unzip();
+    let ends = [[&from[..], &to].concat(), [&to[..], &from].concat()];
+    let [sources, destinations] = ends.clone();
+    builder.edge_type("node", "knows", "node").edges(sources, destinations).reverse_of("knows");
+    let learned: Vec<NodeId> = ends[0].iter().zip(&ends[1]).flat_map(|(u, v)| [*u, *v]).collect();
+    let on = EdgeType::new("node", "knows", "node");
+    builder.task("knows").on_edges(on).positives([learned, vec![], vec![0, 7]]);
+    builder.build().unwrap().save(&dir).unwrap();
+    let data = crate::build::open_graph(&dir, Verify::Once).unwrap();
+    let mut config = TrainConfig { task: LINK.into(), hidden: 3, batch_size: 16, ..TrainConfig::default() };
+    config.dataset = dir.to_str().unwrap().into();
+    config.own.get_mut::<LinkOptions>().valid_fraction = 0.25;
+    let task = LinkTask::new(&config, &data).unwrap();
+    let (valid, train) = (&task.valid.edges, &task.train);
+    assert!(task.undirected && !data.graph.in_neighbors(0).is_sorted());
+    assert_eq!((valid.len(), task.test.edges.len()), (40, 1));
+    for &(u, v) in valid {
+        assert!(!train.contains(&(u, v)) && !train.contains(&(v, u)), "{u} {v} is learned");
+        assert!(!task.data.graph.in_neighbors(v).contains(&u), "{u} {v} is read");
+        assert!(!task.data.graph.in_neighbors(u).contains(&v), "{v} {u} is read");
+    }
+    let distinct = |edges: &[(NodeId, NodeId)]| {
+        edges.iter().map(|&(u, v)| (u.min(v), u.max(v))).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!(distinct(train) + distinct(valid), 80);
+    config.dataset.clear();
+    let message = LinkTask::new(&config, &self::data(EdgeOptions::DIRECTED)).map(drop).unwrap_err();
+    assert!(message.to_string().contains("--split-edges divides its edges; leave it out"), "{message}");
+}
+
+#[test]
 fn edges_of_one_type_are_split_by_the_times_of_the_dataset() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("data");

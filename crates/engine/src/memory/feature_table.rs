@@ -47,16 +47,21 @@ pub(crate) fn keeps_sparse_rows(config: &TrainConfig, rows: usize, cols: usize, 
     }
 }
 
+/// Number type of dense feature rows that `--feature-precision` or `--precision` sets; `None` for
+/// the stored one.
+pub(crate) fn chosen_type(config: &TrainConfig) -> Option<TableType> {
+    match config.feature_precision {
+        FeaturePrecision::F32 => Some(TableType::F32),
+        FeaturePrecision::F16 => Some(TableType::F16),
+        FeaturePrecision::Bf16 => Some(TableType::Bf16),
+        FeaturePrecision::Auto => (precision(config) == Precision::Bf16).then_some(TableType::Bf16),
+    }
+}
+
 /// Number type of the resident feature table, by `--feature-precision` and `--precision`.
 pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
-    match (config.feature_precision, &data.features.data) {
-        (FeaturePrecision::F32, _) => TableType::F32,
-        (FeaturePrecision::F16, _) => TableType::F16,
-        (FeaturePrecision::Bf16, _) => TableType::Bf16,
-        _ if precision(config) == Precision::Bf16 => TableType::Bf16,
-        (FeaturePrecision::Auto, FeatureData::F32(_) | FeatureData::Csr(_)) => TableType::F32,
-        (FeaturePrecision::Auto, FeatureData::F16(_)) => TableType::F16,
-    }
+    let stored = || data.features.data.kind().unwrap_or(TableType::F32);
+    chosen_type(config).unwrap_or_else(stored)
 }
 
 /// Form in which the table and all caches in front of it hold rows.

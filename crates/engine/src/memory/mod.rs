@@ -12,7 +12,7 @@ use graphmill_data::Dataset;
 use crate::{Error, Result, TrainConfig, label_inputs};
 pub use feature_table::precision;
 pub(crate) use feature_table::{
-    keeps_sparse, keeps_sparse_rows, processor, row_format, table_bytes, table_type,
+    chosen_type, keeps_sparse, keeps_sparse_rows, processor, row_format, table_bytes, table_type,
 };
 
 /// Memory that topology or features are read from.

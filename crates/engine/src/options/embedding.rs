@@ -95,6 +95,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options:
             refuse(format!("--decoder {} has no such norm; use --decoder {}", links.decoder, readers()))
         }
         "split_edges" if has_link_task(config) => refuse("the dataset's link tasks have a split".into()),
+        "valid_fraction" => link::of_stored_task(config, key),
         "buckets" => uses_all_rows(config).map_or(Ok(()), refuse),
         "negatives" | "num_negatives" if options.one_vs_all => {
             refuse("--one-vs-all compares each edge with all candidates; use --one-vs-all=false".into())

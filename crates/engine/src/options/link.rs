@@ -14,7 +14,7 @@ use super::{
     keys::Key,
     reasons::{Read, unread},
 };
-use crate::TrainConfig;
+use crate::{TrainConfig, config::embedding::has_link_task};
 
 /// Rule of the options of losses: the chosen loss reads the option. An unknown loss passes, because
 /// its lookup reports it.
@@ -26,6 +26,14 @@ pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
             Err(unread("loss", name, &readers.collect::<Vec<_>>()))
         }
         _ => Ok(()),
+    }
+}
+
+/// Rule of `--valid-fraction`: the dataset stores a link task.
+pub(super) fn of_stored_task(config: &TrainConfig, _: &Key) -> Read {
+    match has_link_task(config) {
+        true => Ok(()),
+        false => Err("the dataset has no link task, so --split-edges divides its edges; leave it out".into()),
     }
 }
 

@@ -29,6 +29,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("margin", link::of_loss),
     ("temperature", link::of_loss),
     ("adversarial", link::of_loss),
+    ("valid_fraction", link::of_stored_task),
     ("link_times", link::at_times),
     ("eval_negatives", link::at_times),
     ("model", types::one_type),

@@ -322,6 +322,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     if LINK_GROUPS.contains(&group) {
         return match is_typed_link(config) {
             true if group == OptionGroup::of::<LinkLossOptions>() => link::of_loss(config, key),
+            true if key.name == "valid_fraction" => link::of_stored_task(config, key),
             true => config.own.unused(group, key.name).map_or(Ok(()), Err),
             false => Err("the task is on nodes; use --task link, or leave it out".into()),
         };

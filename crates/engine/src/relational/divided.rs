@@ -35,6 +35,9 @@ use crate::{
 /// Part of the key of the direction in which an undirected edge is learned.
 const DIRECTION: u64 = 0x6564_6765_6469_7220;
 
+/// Reason why no other edges validate.
+const BY_SHARES: &str = "the edges are of no task of the dataset, so --split-edges divides them";
+
 /// Edges that train, validate and test, each with its time.
 type TimedParts = [Vec<(Triple, i64)>; 3];
 
@@ -192,8 +195,9 @@ impl LinkEdges {
     /// # Errors
     /// There are no edges, or 2^32 nodes or more, or the edges cannot be split by time.
     pub(super) fn of_shares(data: &TypedDataset, types: &[usize], config: &TrainConfig) -> Result<Self> {
+        let LinkOptions { split_edges: option, valid_fraction, .. } = config.own.get();
+        split::refuse_hold_out(valid_fraction, BY_SHARES)?;
         let divided = Divided::new(data, types)?;
-        let option = config.own.get::<LinkOptions>().split_edges;
         let parts = divided.split(option, config.seed).map_err(|why| Error::dataset(&data.name, why))?;
         divided.with(data, parts)
     }
@@ -209,8 +213,9 @@ impl LinkEdges {
         r: usize,
         config: &TrainConfig,
     ) -> Result<(Self, [Vec<i64>; 3])> {
+        let LinkOptions { split_edges: option, valid_fraction, .. } = config.own.get();
+        split::refuse_hold_out(valid_fraction, BY_SHARES)?;
         let mut divided = Divided::new(data, &[r])?;
-        let option = config.own.get::<LinkOptions>().split_edges;
         if !option.by_time {
             let timed = EdgeShares { by_time: true, ..option };
             return Err(Error::usage(format!(

@@ -13,8 +13,14 @@ use rayon::prelude::*;
 use super::times::RowTimes;
 use crate::{
     Error, Result, TrainConfig,
-    config::{link::LINK, link_task::edge_types_named},
-    link::{RandomPairs, split::Edge},
+    config::{
+        link::{LINK, LinkOptions, LinkTimes},
+        link_task::edge_types_named,
+    },
+    link::{
+        RandomPairs,
+        split::{self, Edge},
+    },
     record::{DatasetRecord, LinkRelation, TypeCount},
 };
 
@@ -69,12 +75,14 @@ impl LinkEdges {
     /// link task, are split by `--split-edges`.
     ///
     /// # Errors
-    /// The dataset has no such task, two tasks are on the same edge type, or no edge trains.
+    /// The dataset has no such task, two tasks are on the same edge type, or no edge trains;
+    /// `--valid-fraction` does not fit the task.
     pub(crate) fn new(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
         let tasks = match choose(data, &config.task)? {
             Chosen::Tasks(tasks) => tasks,
             Chosen::EdgesOf(types) => return Self::of_shares(data, &types, config),
         };
+        let options: LinkOptions = config.own.get();
         let schema = data.schema()?;
         let mut ends = Vec::new();
         for task in &tasks {
@@ -107,6 +115,7 @@ impl LinkEdges {
             [Task { on: TaskOn::Edges(on), .. }] => data.edge_type(on).is_ok_and(EdgeData::is_undirected),
             _ => false,
         };
+        hold_out(&tasks, &options, (undirected, config.seed), &mut parts)?;
         let pairs = match &tasks[..] {
             [task] => [1, 2].map(|part| given_pairs(task, part, &relations[0].candidates)),
             _ => [None, None],
@@ -204,6 +213,31 @@ impl LinkEdges {
             ..DatasetRecord::default()
         }
     }
+}
+
+/// Lets a random part of the training edges validate, if `--valid-fraction` says so.
+///
+/// # Errors
+/// Edges of a task validate already, or rows have times.
+fn hold_out(
+    tasks: &[&Task],
+    options: &LinkOptions,
+    (undirected, seed): (bool, u64),
+    parts: &mut [Vec<Triple>; 3],
+) -> Result<()> {
+    let fraction = options.valid_fraction;
+    if !parts[1].is_empty() {
+        split::refuse_hold_out(fraction, "the task has edges that validate")?;
+    }
+    if options.link_times == LinkTimes::Edges || tasks.iter().any(|task| task.time.is_some()) {
+        let why = "edges have times, and some that train would be later than those that validate";
+        split::refuse_hold_out(fraction, why)?;
+    }
+    if fraction > 0.0 {
+        let same = |[u, r, v]: Triple| if undirected { [u.min(v), r, u.max(v)] } else { [u, r, v] };
+        parts[1] = split::hold_out(&mut parts[0], fraction, seed, same);
+    }
+    Ok(())
 }
 
 /// Training edges and edges of all parts; in both directions if their relation is undirected.
@@ -344,6 +378,47 @@ mod tests {
         assert_eq!(edges.parts, [vec![[0, 0, 4], [2, 0, 6]], vec![], vec![[1, 0, 3]]]);
         assert_eq!(edges.relations[0].candidates, [0..3, 3..7]);
         assert_eq!((edges.learned.len(), edges.known.len()), (2, 3));
+    }
+
+    #[test]
+    fn a_part_of_the_training_edges_validates_if_the_task_has_none_that_do() {
+        let learned: Vec<u32> = (0..9).flat_map(|u| [u, (u + 1) % 9, (u + 1) % 9, u]).collect();
+        let data = |valid: Vec<u32>| {
+            let mut builder = TypedBuilder::new("people");
+            builder.node_type("person", 9);
+            let ends = |end: usize| learned.iter().copied().skip(end).step_by(2).collect::<Vec<u32>>();
+            builder.edge_type("person", "knows", "person").edges(ends(0), ends(1)).reverse_of("knows");
+            let knows = EdgeType::new("person", "knows", "person");
+            builder.task("knows").on_edges(knows).positives([learned.clone(), valid, vec![0, 4]]);
+            builder.build().unwrap()
+        };
+        let edges = |data: &TypedDataset, fraction: f64, seed: u64, task: &str| {
+            let mut config = TrainConfig { seed, task: task.into(), ..TrainConfig::default() };
+            config.own.get_mut::<LinkOptions>().valid_fraction = fraction;
+            LinkEdges::new(data, &config)
+        };
+        let without = data(Vec::new());
+        let whole = edges(&without, 0.0, 1, "link").unwrap();
+        assert_eq!(whole.parts.each_ref().map(Vec::len), [18, 0, 1]);
+        let [one, again, other] = [1, 1, 2].map(|seed| edges(&without, 0.2, seed, "link").unwrap());
+        assert!(one.parts == again.parts && one.parts[1] != other.parts[1]);
+        assert_eq!((one.parts[1].len(), &one.parts[2]), (4, &whole.parts[2]));
+        // both directions of an edge are out of training
+        let is_held = |[u, r, v]: Triple| [[u, r, v], [v, r, u]].iter().any(|e| one.parts[1].contains(e));
+        let rest: BTreeSet<Triple> = whole.parts[0].iter().copied().filter(|&edge| !is_held(edge)).collect();
+        assert_eq!(one.parts[0].iter().copied().collect::<BTreeSet<_>>(), rest);
+        assert_eq!((one.learned.len(), one.known.len()), (rest.len(), whole.known.len()));
+        for (data, task, why) in [
+            (&data(vec![1, 4]), "link", "the task has edges that validate; leave it out"),
+            (&without, "person:knows:person", "so --split-edges divides them; leave it out"),
+        ] {
+            let error = edges(data, 0.2, 1, task).map(drop).unwrap_err().to_string();
+            assert!(error.contains("--valid-fraction 0.2: ") && error.contains(why), "{error}");
+        }
+        let mut timed = without.clone();
+        timed.tasks[0].time = Some(vec![0; 19].into());
+        let error = edges(&timed, 0.2, 1, "link").map(drop).unwrap_err().to_string();
+        assert!(error.contains("edges have times"), "{error}");
     }
 
     #[test]

@@ -166,13 +166,30 @@ impl<'a> RelationNegatives<'a> {
         &self,
         of: BatchKey,
         end: End,
+        edges: (&[Triple], &[i64]),
+        each: usize,
+    ) -> Result<Vec<NodeId>> {
+        self.draw_with_ratios(of, end, edges, each, None)
+    }
+
+    /// Draws as [`RelationNegatives::draw`] does, and adds to `ratios` the logarithm of how many
+    /// times as likely each negative is as by a uniform draw.
+    ///
+    /// # Errors
+    /// An edge has no negative.
+    pub(crate) fn draw_with_ratios(
+        &self,
+        of: BatchKey,
+        end: End,
         (edges, times): (&[Triple], &[i64]),
         each: usize,
+        mut ratios: Option<&mut Vec<f32>>,
     ) -> Result<Vec<NodeId>> {
         let mut out: Vec<NodeId> = memory::demand_zeros(edges.len() * each);
         if each == 0 {
             return Ok(out);
         }
+        let has_ratios = ratios.is_some();
         let mut order: Vec<usize> = memory::demand_collect(0..edges.len());
         let of_times = self.edges.times.as_ref().filter(|_| !times.is_empty());
         // the edges of one time are a relation
@@ -181,7 +198,7 @@ impl<'a> RelationNegatives<'a> {
         // edges of a group in their order, without the memory of a stable sort
         order.sort_unstable_by_key(|i| (group(i), *i));
         let groups: Vec<&[usize]> = memory::demand_collect(order.chunk_by(|a, b| group(a) == group(b)));
-        let draw = |group: &&[usize]| -> Result<Vec<NodeId>> {
+        let draw = |group: &&[usize]| -> Result<(Vec<NodeId>, Vec<f32>)> {
             let (edge, relation) = (edges[group[0]], relation_of(group[0]));
             let candidates = &self.buckets.part(self.candidates(edge[1], end), node(edge, end));
             let positives: Vec<(NodeId, NodeId)> =
@@ -212,20 +229,36 @@ impl<'a> RelationNegatives<'a> {
                 key: key(parts),
             };
             let mut drawn: Vec<NodeId> = memory::demand_zeros(group.len() * each);
+            let mut ratios: Vec<f32> = memory::demand_zeros(if has_ratios { drawn.len() } else { 0 });
             let fits = |(of, range, _): &&(End, Range<NodeId>, _)| *of == end && range == candidates;
             if let Some((.., sampler)) = self.samplers.iter().find(fits) {
                 sampler.draw(&request, &mut drawn)?;
+                if has_ratios {
+                    sampler.log_ratios(&request, &drawn, &mut ratios);
+                }
             }
-            Ok(drawn)
+            Ok((drawn, ratios))
         };
         let drawn = memory::demand_par_collect(groups.par_iter().map(draw));
+        let first = ratios.as_ref().map_or(0, |ratios| ratios.len());
+        if let Some(ratios) = &mut ratios {
+            memory::demand_len(ratios, first + out.len(), 0.0);
+        }
         for (group, drawn) in groups.iter().zip(drawn) {
-            let drawn = drawn?;
-            for (&i, row) in group.iter().zip(drawn.chunks(each)) {
-                out[i * each..(i + 1) * each].copy_from_slice(row);
+            let (nodes, of_nodes) = drawn?;
+            scatter(group, &nodes, each, &mut out);
+            if let Some(ratios) = &mut ratios {
+                scatter(group, &of_nodes, each, &mut ratios[first..]);
             }
         }
         Ok(out)
+    }
+}
+
+/// Copies the `each` values of each edge of a group to the place of the edge.
+fn scatter<T: Copy>(group: &[usize], values: &[T], each: usize, out: &mut [T]) {
+    for (&i, row) in group.iter().zip(values.chunks(each)) {
+        out[i * each..(i + 1) * each].copy_from_slice(row);
     }
 }
 

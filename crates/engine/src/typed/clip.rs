@@ -22,9 +22,9 @@
 
 use graphmill_core::NodeId;
 use graphmill_nn::{
-    Backend, Matrix, Param,
+    Backend, Param,
     optim::{clip_factor, scale_gradients, squared_norm},
-    typed::{TypedActivations, TypedModel},
+    typed::TypedModel,
 };
 
 use super::{
@@ -32,26 +32,36 @@ use super::{
     ranks::{RowGradients, RowOwners},
     rounds::RoundLearner,
 };
-use crate::{Result, versions::Parameters};
+use crate::{Result, record::BatchOutcome, versions::Parameters};
 
-/// Limits the gradient of the last batch, whose input nodes are `nodes`, and the gradients `rows`
-/// of learned rows, which it takes from the batch if a process has none of other ranks. Returns the
-/// norm before, as [`RoundLearner::clip`].
+/// Ends the last batch, whose input nodes are `nodes` and whose mean loss over `seeds` seeds is
+/// `loss`: limits its gradient and updates the model, if loss and norm are finite. `rows` are the
+/// gradients of learned rows over all ranks; `None` in one process, which has them in the batch.
 ///
 /// # Errors
-/// A rank did not take part.
-pub(super) fn clip_batch(
+/// A rank did not take part; the state of rows is in files, for which the disk has too little
+/// space.
+pub(super) fn end_batch(
     learner: &mut impl RoundLearner,
-    nodes: &[Vec<NodeId>],
-    rows: &mut Option<Vec<RowGradients>>,
-) -> Result<Option<f64>> {
-    if !learner.clips() {
-        return Ok(None);
+    (lr, nodes): (f64, &[Vec<NodeId>]),
+    (loss, seeds): (f64, usize),
+    mut rows: Option<Vec<RowGradients>>,
+) -> Result<BatchOutcome> {
+    let outcome = BatchOutcome { loss, grad_norm: None, seeds };
+    if !loss.is_finite() {
+        return Ok(outcome);
     }
-    if rows.is_none() {
-        *rows = rows_of_batch(learner.encoder(), nodes, learner.activations());
+    let is_alone = rows.is_none();
+    if is_alone && learner.clips() {
+        rows = rows_of_batch(learner, nodes);
     }
-    learner.clip(rows.as_deref_mut().unwrap_or_default())
+    let outcome = outcome.with_norm(learner.clip(rows.as_deref_mut().unwrap_or_default())?);
+    if outcome.loss.is_finite() {
+        learner.update(lr, nodes, rows.as_deref())?;
+    } else if is_alone {
+        skip_update(learner);
+    }
+    Ok(outcome)
 }
 
 /// Ends a batch, or a round of them, on one rank without an update, because the norm of its
@@ -63,24 +73,15 @@ pub(super) fn skip_update(learner: &mut impl RoundLearner) {
     learner.set_whole(!has_statistics);
 }
 
-/// Gradients of the learned rows of a batch with these input `nodes` by its backward pass, in a
-/// process that has no gradients of other ranks; `None` if the model has the rows of some nodes
-/// alone, because it then only measures steps.
-fn rows_of_batch(
-    model: &TypedModel,
-    nodes: &[Vec<NodeId>],
-    acts: &TypedActivations,
-) -> Option<Vec<RowGradients>> {
-    let of_type = |t: usize| {
-        let grad = acts.input_grad(t);
-        let grad = Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host());
-        RowGradients { node_type: t, places: nodes[t].clone(), grad }
-    };
-    let mut learned = model.learned_rows();
-    if learned.any(|(_, rows)| rows.is_partial()) {
-        return None;
-    }
-    Some(model.learned_rows().map(|(t, _)| of_type(t)).collect())
+/// Gradients of the learned rows of the last batch, whose input nodes are `nodes`, in a process
+/// that has no gradients of other ranks; `None` if the model has the rows of some nodes alone,
+/// because it then only measures steps.
+fn rows_of_batch(learner: &impl RoundLearner, nodes: &[Vec<NodeId>]) -> Option<Vec<RowGradients>> {
+    let learned = || learner.encoder().learned_rows();
+    let of_type =
+        |t: usize| RowGradients { node_type: t, places: nodes[t].clone(), grad: learner.row_gradient(t) };
+    let is_whole = !learned().any(|(_, rows)| rows.is_partial());
+    is_whole.then(|| learned().map(|(t, _)| of_type(t)).collect())
 }
 
 /// Adds up the gradients in `rows` of each learned row of `model`.
@@ -124,6 +125,8 @@ pub(super) fn clip(
 
 #[cfg(test)]
 mod tests {
+    use graphmill_nn::Matrix;
+
     use super::*;
 
     /// A parameter.

@@ -16,6 +16,7 @@ use super::{
     batches::{HeldRows, RunBatches, batch_size, batches},
     build, hotness,
     learner::TypedLearner,
+    rounds::RoundLearner,
     step::{self, StepBytes},
     tables::{Tables, borrowed},
     task::TypedTask,

@@ -15,7 +15,7 @@ use graphmill_nn::{
 use super::{
     batches::{HeldRows, StepModel, StepModels},
     build,
-    clip::{clip, clip_batch, merge, skip_update},
+    clip::{clip, end_batch, merge},
     computing::PROCESSOR,
     ranks::{
         JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -171,24 +171,6 @@ impl<'a> TypedLearner<'a> {
         Self { backend, ..self }
     }
 
-    /// Forward, loss, backward, update by a batch of `all` seeds on all ranks, `None` if every rank
-    /// draws its own subgraph. If the loss is not finite, no parameter changes.
-    ///
-    /// # Errors
-    /// The batch does not fit the model, a rank did not take part, or a device failed.
-    pub(super) fn train(
-        &mut self,
-        batch: &mut TypedExtracted,
-        lr: f64,
-        all: Option<usize>,
-    ) -> Result<BatchOutcome> {
-        fetch_rows(self.over.as_ref(), (&self.model, self.backend), batch)?;
-        // on a thread of the pool, so that no operation has to wake one
-        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
-        self.backend.check()?;
-        Ok(outcome)
-    }
-
     fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
         let (own, nodes) = (self.gradient(batch)?, &batch.sampled.input_nodes);
         // before the update, so that a failed pass changes no parameter
@@ -196,7 +178,7 @@ impl<'a> TypedLearner<'a> {
         let seeds = batch.sampled.num_seeds();
         // of a subgraph without nodes of the task's type
         let nothing = BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 };
-        let (loss, count, mut rows) = match &self.over {
+        let (loss, count, rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, seeds, None),
                 None => return Ok(nothing),
@@ -221,16 +203,7 @@ impl<'a> TypedLearner<'a> {
                 (loss, count, Some(rows))
             }
         };
-        let mut outcome = BatchOutcome { loss, grad_norm: None, seeds: count };
-        if loss.is_finite() {
-            outcome = outcome.with_norm(clip_batch(self, nodes, &mut rows)?);
-        }
-        if outcome.loss.is_finite() {
-            self.update(lr, nodes, rows.as_deref())?;
-        } else if loss.is_finite() && self.over.is_none() {
-            skip_update(self);
-        }
-        Ok(outcome)
+        end_batch(self, (lr, nodes), (loss, count), rows)
     }
 
     /// Computes the gradient of the mean loss of this rank's seeds of a batch. Returns the loss,
@@ -301,6 +274,14 @@ impl RoundLearner for TypedLearner<'_> {
 
     fn batch_gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
         self.gradient(batch)
+    }
+
+    fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
+        fetch_rows(self.over.as_ref(), (&self.model, self.backend), batch)?;
+        // on a thread of the pool, so that no operation has to wake one
+        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
+        self.backend.check()?;
+        Ok(outcome)
     }
 
     fn activations(&self) -> &TypedActivations {

@@ -16,6 +16,7 @@ use super::{
     cost::dense_parameters,
     learner::TypedLearner,
     partition::{Counted, requests},
+    rounds::RoundLearner,
     step,
     tables::borrowed,
     task::TypedTask,

@@ -18,7 +18,6 @@ use graphmill_data::typed::{
     EdgeData, NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset,
 };
 use graphmill_loader::{BatchKey, Feature, typed::TypedRequest};
-use graphmill_nn::backend::Precision;
 use rayon::prelude::*;
 
 use super::{
@@ -30,9 +29,9 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    build::precision,
     config::FeaturePrecision,
     label_inputs::LabelColumns,
+    memory::chosen_type,
     record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
 };
 
@@ -325,20 +324,14 @@ pub(super) fn unread_columns(data: &TypedDataset, task: &TypedTask) -> Option<St
 /// # Errors
 /// `--feature-precision` is given, and no type has dense rows.
 fn row_type(config: &TrainConfig, features: &[Option<Features>]) -> Result<Option<TableType>> {
-    let kind = match config.feature_precision {
-        FeaturePrecision::F32 => TableType::F32,
-        FeaturePrecision::F16 => TableType::F16,
-        FeaturePrecision::Bf16 => TableType::Bf16,
-        FeaturePrecision::Auto if precision(config) == Precision::Bf16 => return Ok(Some(TableType::Bf16)),
-        FeaturePrecision::Auto => return Ok(None),
-    };
-    if features.iter().flatten().all(|of| of.data.kind().is_none()) {
+    let is_given = config.feature_precision != FeaturePrecision::Auto;
+    if is_given && features.iter().flatten().all(|of| of.data.kind().is_none()) {
         return Err(Error::usage(format!(
             "--feature-precision {}: no type has dense features, and sparse ones stay in f32; leave it out",
             config.feature_precision
         )));
     }
-    Ok(Some(kind))
+    Ok(chosen_type(config))
 }
 
 /// Returns true if the task is on nodes.

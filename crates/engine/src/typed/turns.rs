@@ -6,7 +6,6 @@ use graphmill_loader::typed::TypedExtracted;
 
 use super::{
     counts::{add, total},
-    learner::TypedLearner,
     rounds::RoundLearner,
     stages::EpochBatches,
     strategy::Strategy,
@@ -25,12 +24,12 @@ use crate::{
 ///
 /// # Errors
 /// A stage or the report fails. Batches before a failed one are trained on.
-pub(super) fn train<'a>(
+pub(super) fn train<L: RoundLearner>(
     strategy: &mut Strategy,
-    session: &mut Session<TypedLearner<'a>>,
+    session: &mut Session<L>,
     of: &EpochBatches,
     (batches, cost): (Range<u64>, &PresamplingCost),
-    mut after: impl FnMut(&mut Session<TypedLearner<'a>>, u64) -> bool + Send,
+    mut after: impl FnMut(&mut Session<L>, u64) -> bool + Send,
 ) -> Result<Flow> {
     let track = of.timeline.track(strategy.trainer());
     let mut flow = Flow::Continue;

@@ -1,15 +1,17 @@
 //! Negative edges: pairs without a known edge, each made of a positive edge by replacing one end.
 
+mod by_degree;
+
 use std::{ops::Range, sync::Arc};
 
 use graphmill_core::{
     End, Error, NodeId, Result,
-    alias::Alias,
     keyed::{Stream, key},
     table::{Entry, Table},
 };
 use rayon::prelude::*;
 
+use self::by_degree::ByDegree;
 use super::{existing::ExistingNodes, known::Known, lists::NegativeLists};
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
@@ -120,6 +122,14 @@ pub trait NegativeSampler: Send + Sync {
     /// # Errors
     /// A positive has no negative.
     fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()>;
+
+    /// Overwrites `out` (`P x K`) with the logarithm of how many times as likely each of the nodes
+    /// `drawn` for the request is as if all candidates without a known edge were equally likely.
+    /// Zeros unless the sampler's row in [`TABLE`] has [`NegativeKind::has_ratios`].
+    fn log_ratios(&self, request: &NegativeRequest, drawn: &[NodeId], out: &mut [f32]) {
+        let _ = (request, drawn);
+        out.fill(0.0);
+    }
 }
 
 /// Data for which negatives are chosen.
@@ -162,6 +172,8 @@ pub struct NegativeKind {
     /// True if all candidates without a known edge are equally likely, so that losses can correct
     /// scores for the probabilities of negatives.
     pub is_uniform: bool,
+    /// True if other draws state how likely they are ([`NegativeSampler::log_ratios`]).
+    pub has_ratios: bool,
     /// True if the nodes are ends of other edges of the batch, which may have other times.
     pub is_of_batch: bool,
 }
@@ -169,7 +181,8 @@ pub struct NegativeKind {
 impl NegativeKind {
     /// Creates a sampler of nodes of any time, without lists.
     pub const fn new(make: Make) -> Self {
-        Self { make, lists: None, needs_times: false, is_uniform: false, is_of_batch: false }
+        let (needs_times, is_uniform, has_ratios, is_of_batch) = (false, false, false, false);
+        Self { make, lists: None, needs_times, is_uniform, has_ratios, is_of_batch }
     }
 
     const fn with_lists(self, lists: ListSource) -> Self {
@@ -193,7 +206,10 @@ pub static TABLE: Table<NegativeKind> = Table::new(
             summary: "candidates in proportion to their number of edges to the power of 0.75",
             source: "Mikolov et al., NeurIPS 2013, section 2.2",
             options: &[],
-            make: NegativeKind::new(|source| Ok(Box::new(ByDegree::new(source)?))),
+            make: NegativeKind {
+                has_ratios: true,
+                ..NegativeKind::new(|source| Ok(Box::new(ByDegree::new(source)?)))
+            },
         },
         Entry {
             name: "in-batch",
@@ -242,34 +258,6 @@ struct Uniform;
 impl NegativeSampler for Uniform {
     fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
         request.fill(out, |_, _| 0, 0)
-    }
-}
-
-/// Draws by the number of edges.
-struct ByDegree {
-    /// Tables over the candidates.
-    weights: Alias,
-    first: NodeId,
-}
-
-impl ByDegree {
-    const POWER: f64 = 0.75;
-
-    fn new(source: &NegativeSource) -> Result<Self> {
-        // a candidate's edges as this end are those in which the other end is looked up
-        let other = source.end.other();
-        let degree = |u: NodeId| (source.known.ends_of(other, u).len() as f64).powf(Self::POWER);
-        let weights: Vec<f64> = source.candidates.clone().into_par_iter().map(degree).collect();
-        if weights.iter().all(|&weight| weight == 0.0) {
-            return Err(Error::invalid("negatives by degree: no candidate has an edge; draw them uniformly"));
-        }
-        Ok(Self { weights: Alias::new(&weights)?, first: source.candidates.start })
-    }
-}
-
-impl NegativeSampler for ByDegree {
-    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
-        request.fill(out, |_, stream| self.first + self.weights.draw(stream), MAX_TRIES)
     }
 }
 
@@ -485,19 +473,6 @@ mod tests {
     }
 
     #[test]
-    fn negatives_by_degree_prefer_nodes_with_edges() {
-        // node 1 has nine edges as a destination, nodes 2 to 10 have one
-        let source: Vec<u32> = (11..20).chain(20..29).collect();
-        let destination: Vec<u32> = [1; 9].into_iter().chain(2..11).collect();
-        let known = KnownEdges::new(40, &source, &destination).unwrap();
-        let found = drawn("degree", &known, End::Destination, &vec![(30, 2); 4000], 2);
-        let ones = found.iter().filter(|&&v| v == 1).count() as f64 / found.len() as f64;
-        // 9^0.75 = 5.196 of 14.196
-        assert!((ones - 0.366).abs() < 0.02, "{ones}");
-        assert!(found.iter().all(|&v| (1..11).contains(&v)));
-    }
-
-    #[test]
     fn a_node_with_all_edges_has_no_negative() {
         let known = KnownEdges::new(3, &[0, 0], &[1, 2]).unwrap();
         let request = NegativeRequest {
@@ -522,6 +497,7 @@ mod tests {
         assert_eq!(negatives_that(|kind| kind.lists == Some(ListSource::File)), ["file"]);
         assert_eq!(negatives_that(|kind| kind.lists == Some(ListSource::Ranking)), ["hard"]);
         assert_eq!(negatives_that(|kind| kind.is_uniform), ["uniform"]);
+        assert_eq!(negatives_that(|kind| kind.has_ratios), ["degree"]);
         let known = KnownEdges::new(3, &[0], &[1]).unwrap();
         let (end, candidates, lists) = (End::Source, &(0..3), Arc::new(NegativeLists::default()));
         for row in &TABLE {

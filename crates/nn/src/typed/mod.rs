@@ -57,6 +57,7 @@ mod input;
 mod layer;
 mod learned_rows;
 mod model;
+mod occupied;
 mod projected;
 mod relation_sum;
 mod reuse;

@@ -5,6 +5,7 @@ use graphmill_core::{Block, block::Aggregation};
 use super::{
     Projected, ProjectionGrad, RelationWeights, Scope, TypedInput, TypedLayer, TypedLayerSpec,
     layer::{TypedGrads, resize_outputs},
+    occupied::Occupied,
     projected::FoldedWeight,
     weights::CombinedWeights,
 };
@@ -39,7 +40,8 @@ pub enum OwnWeights {
 ///
 /// If a block stores edge weights (an estimator's coefficients), they replace the mean's
 /// `1 / degree`. Each relation multiplies first or aggregates first, whichever moves fewer bytes:
-/// in training on the block at hand, in inference on the nodes of the graph.
+/// in training on the block at hand, in inference on the nodes of the graph. A relation with edges
+/// to few of the block's destinations computes the rows of these alone.
 ///
 /// # Shapes
 /// - in `S_t x F`, out `D_t x O`
@@ -58,6 +60,12 @@ struct State {
     between: Vec<Matrix>,
     /// Gradient of the same shape.
     through: Matrix,
+    /// Order of the products, and destinations with edges, by relation.
+    orders: Vec<ProductOrder>,
+    occupied: Vec<Occupied>,
+    /// Rows of the occupied destinations of a relation, and their numbers.
+    rows: Matrix,
+    numbers: Vec<u32>,
     projected: ProjectedState,
 }
 
@@ -92,13 +100,15 @@ impl RelationSum {
         Self { spec: TypedLayerSpec { in_dim, out_dim, aggregation: Aggregation::Mean }, own, weights }
     }
 
-    /// Order of the products of relation `r`: in training the cheapest on the block, in inference
-    /// that of the numbers of nodes, so that a row has the same bits in all blocks.
-    fn order(&self, pass: &Pass, input: &TypedInput, r: usize) -> ProductOrder {
+    /// Order of the products of relation `r`, `dst` of whose destinations are computed: in training
+    /// the cheapest on the block, in inference that of the numbers of nodes, so that a row has the
+    /// same bits in all blocks.
+    fn order(&self, pass: &Pass, input: &TypedInput, r: usize, dst: usize) -> ProductOrder {
         let TypedLayerSpec { in_dim, out_dim, .. } = self.spec;
         let orders = [ProductOrder::AggregateFirst, ProductOrder::TransformFirst];
         let (shape, purpose) = if pass.training {
-            (BlockShape::from(&input.block.relations[r]), Purpose::InnerLayer)
+            let shape = BlockShape::from(&input.block.relations[r]);
+            (BlockShape { dst, ..shape }, Purpose::InnerLayer)
         } else {
             let [src, dst] = input.ends(r).map(|t| input.schema.types()[t].count);
             (BlockShape { dst, src, edges: src + dst }, Purpose::Inference)
@@ -172,6 +182,83 @@ impl RelationSum {
     }
 }
 
+impl RelationSum {
+    /// Adds the sum of relation `r`.
+    fn forward_relation(
+        &self,
+        pass: &Pass,
+        input: &TypedInput,
+        (r, state): (usize, &mut State),
+        mut out: ViewMut,
+    ) {
+        let State { combined, between, orders, occupied, rows, numbers, .. } = state;
+        let (block, src, backend) = (&input.block.relations[r], input.ends(r)[0], pass.backend);
+        let (x, between, occupied) = (input.x[src].view(), &mut between[r], &mut occupied[r]);
+        let count = Occupied::count(block).filter(|_| !input.x[src].is_on_device());
+        orders[r] = self.order(pass, input, r, count.unwrap_or(block.num_dst));
+        occupied.clear();
+        let weights = Self::mean(block);
+        match orders[r] {
+            ProductOrder::AggregateFirst if count.is_some() => {
+                occupied.fill(block, numbers);
+                let block = &occupied.block;
+                between.resize(block.num_dst, self.spec.in_dim);
+                Aggregate { block, weights, src: x, beta: 0.0, dst: between.view_mut() }.run(backend);
+                occupied.gather(pass, out.as_view(), rows);
+                self.weights.product(pass, r, combined, between.view(), 1.0, rows.view_mut());
+                occupied.scatter(rows.view(), out.reborrow());
+            }
+            ProductOrder::AggregateFirst => {
+                between.resize(block.num_dst, self.spec.in_dim);
+                Aggregate { block, weights, src: x, beta: 0.0, dst: between.view_mut() }.run(backend);
+                self.weights.product(pass, r, combined, between.view(), 1.0, out);
+            }
+            ProductOrder::TransformFirst => {
+                between.resize(block.num_src, self.spec.out_dim);
+                self.weights.product(pass, r, combined, x, 0.0, between.view_mut());
+                Aggregate { block, weights, src: between.view(), beta: 1.0, dst: out }.run(backend);
+            }
+        }
+    }
+
+    /// Gradients of [`RelationSum::forward_relation`].
+    fn backward_relation(
+        &mut self,
+        pass: &Pass,
+        input: &TypedInput,
+        (r, state): (usize, &mut State),
+        grad: View,
+        x_grad: ViewMut,
+    ) {
+        let State { combined, between, through, orders, occupied, rows, .. } = state;
+        let (block, src, backend) = (&input.block.relations[r], input.ends(r)[0], pass.backend);
+        let (weights, occupied) = (Self::mean(block), &occupied[r]);
+        match orders[r] {
+            ProductOrder::AggregateFirst => {
+                let (block, grad) = match occupied.is_restricted() {
+                    true => {
+                        occupied.gather(pass, grad, rows);
+                        (&occupied.block, rows.view())
+                    }
+                    false => (block, grad),
+                };
+                self.weights.backward_product(pass, r, combined, between[r].view(), grad);
+                through.resize(block.num_dst, self.spec.in_dim);
+                self.weights.input_grad(pass, r, combined, grad, 0.0, through.view_mut());
+                let dst_grad = through.view();
+                AggregateTransposed { block, weights, dst_grad, beta: 1.0, src_grad: x_grad }.run(backend);
+            }
+            ProductOrder::TransformFirst => {
+                through.resize(block.num_src, self.spec.out_dim);
+                let src_grad = through.view_mut();
+                AggregateTransposed { block, weights, dst_grad: grad, beta: 0.0, src_grad }.run(backend);
+                self.weights.backward_product(pass, r, combined, input.x[src].view(), through.view());
+                self.weights.input_grad(pass, r, combined, through.view(), 1.0, x_grad);
+            }
+        }
+    }
+}
+
 impl TypedLayer for RelationSum {
     fn spec(&self) -> TypedLayerSpec {
         self.spec
@@ -214,17 +301,20 @@ impl TypedLayer for RelationSum {
         saved: &mut Saved,
         out: &mut [Matrix],
     ) -> graphmill_core::Result<()> {
-        let State { combined, between, projected, .. } = saved.state();
+        let state: &mut State = saved.state();
         let backend = pass.backend;
-        projected.fit(pass, input);
-        between.resize_with(input.schema.num_relations(), Matrix::default);
-        self.weights.combine(pass, |r| input.has_edges(r), combined);
+        state.projected.fit(pass, input);
+        let relations = input.schema.num_relations();
+        state.between.resize_with(relations, Matrix::default);
+        state.occupied.resize_with(relations, Occupied::default);
+        state.orders.resize(relations, ProductOrder::AggregateFirst);
+        self.weights.combine(pass, |r| input.has_edges(r), &mut state.combined);
         resize_outputs(pass, input, self.spec.out_dim, matches!(self.own, OwnWeights::None(_)), out);
         for (t, out) in out.iter_mut().enumerate() {
             let out = out.view_mut();
             match (&self.own, self.own(t), input.projection(t)) {
                 (OwnWeights::None(biases), ..) => Epilogue::NONE.apply(backend, biases.get(t), out),
-                (_, Some(own), Some(x)) => projected.own[t].forward(pass, own, x, out),
+                (_, Some(own), Some(x)) => state.projected.own[t].forward(pass, own, x, out),
                 (_, Some(own), None) => own.forward(pass, input.own_rows(t), 0.0, Epilogue::NONE, out),
                 (_, None, _) => {}
             }
@@ -233,31 +323,19 @@ impl TypedLayer for RelationSum {
         {
             let [src, dst] = input.ends(r);
             if let Some(x) = input.projection(src) {
-                let state = (&*combined, &mut between[r], &mut *projected);
+                let State { combined, between, projected, .. } = &mut *state;
+                let state = (&*combined, &mut between[r], projected);
                 self.forward_projected(pass, (r, block, x), state, out[dst].view_mut());
                 continue;
             }
-            let (weights, x, between) = (Self::mean(block), input.x[src].view(), &mut between[r]);
-            match self.order(pass, input, r) {
-                ProductOrder::AggregateFirst => {
-                    between.resize(block.num_dst, self.spec.in_dim);
-                    Aggregate { block, weights, src: x, beta: 0.0, dst: between.view_mut() }.run(backend);
-                    self.weights.product(pass, r, combined, between.view(), 1.0, out[dst].view_mut());
-                }
-                ProductOrder::TransformFirst => {
-                    between.resize(block.num_src, self.spec.out_dim);
-                    self.weights.product(pass, r, combined, x, 0.0, between.view_mut());
-                    let (src, dst) = (between.view(), out[dst].view_mut());
-                    Aggregate { block, weights, src, beta: 1.0, dst }.run(backend);
-                }
-            }
+            self.forward_relation(pass, input, (r, state), out[dst].view_mut());
         }
         Ok(())
     }
 
     fn backward(&mut self, pass: &Pass, input: &TypedInput, saved: &mut Saved, mut grads: TypedGrads) {
         grads.clear_input(pass, input);
-        let State { combined, between, through, projected } = saved.state();
+        let state: &mut State = saved.state();
         let TypedGrads { grad, x_grad, projections, .. } = grads;
         let backend = pass.backend;
         for (t, grad) in grad.iter().enumerate() {
@@ -268,41 +346,25 @@ impl TypedLayer for RelationSum {
             }
             let Some(own) = self.own_mut(t) else { continue };
             if let Some(x) = input.projection(t) {
-                projected.own[t].backward(pass, own, x, grad, &mut projections[t]);
+                state.projected.own[t].backward(pass, own, x, grad, &mut projections[t]);
                 continue;
             }
             own.backward_product(pass, input.own_rows(t), grad);
             own.bias_mut().iter_mut().for_each(|p| backend.add_column_sums(grad, p.grad.view_mut()));
             own.input_grad(pass, grad, 1.0, x_grad[t].rows_mut(rows));
         }
-        self.weights.clear_grads(pass, combined);
-        for (r, block) in input.block.relations.iter().enumerate().filter(|(_, block)| block.num_edges() > 0)
-        {
+        self.weights.clear_grads(pass, &mut state.combined);
+        for r in (0..input.block.relations.len()).filter(|&r| input.has_edges(r)) {
             let [src, dst] = input.ends(r);
-            let (weights, grad) = (Self::mean(block), grad[dst].view());
+            let grad = grad[dst].view();
             if let Some(x) = input.projection(src) {
-                let state = (&mut *combined, &between[r], &mut *projected);
+                let State { combined, between, projected, .. } = &mut *state;
+                let state = (combined, &between[r], projected);
                 self.backward_projected(pass, (r, x, grad), state, &mut projections[src]);
                 continue;
             }
-            match self.order(pass, input, r) {
-                ProductOrder::AggregateFirst => {
-                    self.weights.backward_product(pass, r, combined, between[r].view(), grad);
-                    through.resize(block.num_dst, self.spec.in_dim);
-                    self.weights.input_grad(pass, r, combined, grad, 0.0, through.view_mut());
-                    let (dst_grad, src_grad) = (through.view(), x_grad[src].view_mut());
-                    AggregateTransposed { block, weights, dst_grad, beta: 1.0, src_grad }.run(backend);
-                }
-                ProductOrder::TransformFirst => {
-                    through.resize(block.num_src, self.spec.out_dim);
-                    let src_grad = through.view_mut();
-                    AggregateTransposed { block, weights, dst_grad: grad, beta: 0.0, src_grad }.run(backend);
-                    self.weights.backward_product(pass, r, combined, input.x[src].view(), through.view());
-                    let x_grad = x_grad[src].view_mut();
-                    self.weights.input_grad(pass, r, combined, through.view(), 1.0, x_grad);
-                }
-            }
+            self.backward_relation(pass, input, (r, state), grad, x_grad[src].view_mut());
         }
-        self.weights.backward_combined(pass, |r| input.has_edges(r), combined);
+        self.weights.backward_combined(pass, |r| input.has_edges(r), &state.combined);
     }
 }

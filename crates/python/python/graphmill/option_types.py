@@ -255,6 +255,8 @@ class TrainOptions(TypedDict, total=False):
     disjoint: float
     #: Shares of the edges that train, validate and test
     split_edges: Word
+    #: Fraction of training edges that validate if a stored task has none
+    valid_fraction: float
     #: Candidates of a validation or test edge
     candidates: Literal["auto", "pairs", "all"]
     #: Times of links
@@ -954,6 +956,8 @@ class BenchOptions(TypedDict, total=False):
     disjoint: float
     #: Shares of the edges that train, validate and test
     split_edges: Word
+    #: Fraction of training edges that validate if a stored task has none
+    valid_fraction: float
     #: Candidates of a validation or test edge
     candidates: Literal["auto", "pairs", "all"]
     #: Times of links

@@ -36,7 +36,8 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
         }
         Err(e) => Err(e),
     };
-    let names = names.map_err(|e| Error::io(dir, "look into", e))?;
+    let mut names = names.map_err(|e| Error::io(dir, "look into", e))?;
+    names.sort_unstable();
     if names.is_empty() {
         return Ok(false);
     }

@@ -102,7 +102,7 @@ pub(super) fn finish(
     let mut builder = TypedBuilder::new(options.name.clone().unwrap_or(name));
     let all = prepare_all(edges, &nodes, options, scratch, &at, &mut report)?;
     let reverses = find_reverses(&all);
-    let taken: Vec<EdgeType> = all.iter().map(|edges| edges.edge_type.clone()).collect();
+    let mut taken: Vec<EdgeType> = all.iter().map(|edges| edges.edge_type.clone()).collect();
     for (index, (prepared, reverse)) in all.into_iter().zip(reverses).enumerate() {
         let count = prepared.len() as u64;
         let Prepared { edge_type, reverse: wanted, edges } = prepared;
@@ -113,7 +113,7 @@ pub(super) fn finish(
             }
             _ => None,
         };
-        let added = added.filter(|name| !taken.contains(&edge_type.reversed(name.clone())));
+        let added = added.map(|name| free_name(name, &edge_type, &mut taken));
         let counts = report.edges.entry(edge_type.to_string()).or_default();
         counts.reverse_added += if added.is_some() { count } else { 0 };
         let back = match (&added, &edges) {
@@ -161,6 +161,15 @@ pub(super) fn finish(
     at.locate(dataset.validate())?;
     count_unlabelled(&dataset, &mut report);
     Ok(TypedImported { dataset, report })
+}
+
+/// Name of a new type of the reverse edges of `of`: `name`, behind `rev_` as often as it is taken.
+fn free_name(mut name: String, of: &EdgeType, taken: &mut Vec<EdgeType>) -> String {
+    while taken.contains(&of.reversed(&name)) {
+        name.insert_str(0, "rev_");
+    }
+    taken.push(of.reversed(&name));
+    name
 }
 
 /// Checks that numbers of nodes that no table backs are plausible for the edges, because every edge

@@ -236,6 +236,41 @@ fn triples_become_edge_types_with_tasks() {
 }
 
 #[test]
+fn reverses_of_triples_are_edges_without_a_task() {
+    // s is the inverse of r in the source, t is symmetric, and the name of u's reverse is taken
+    let files = [
+        (
+            "train.txt",
+            "a\tr\tb\nb\ts\ta\na\tt\tc\nc\tt\ta\na\tu\tb\na\tu\tb\nb\tu\tb\nc\trev_u\ta\nb\tv\tc\n",
+        ),
+        ("test.txt", "c\tu\ta\n"),
+    ];
+    let dir = directory(&files);
+    let plain = run("triples", &dir).dataset;
+    let add = TypedOptions { add_reverses: true, ..Default::default() };
+    let TypedImported { dataset: data, report } = import("triples", dir.path(), &add).unwrap();
+    let reverses: Vec<(&str, Option<&str>)> =
+        data.edges.iter().map(|edges| (&edges.edge_type.name[..], edges.reverse.as_deref())).collect();
+    let of = |name: &str| reverses.iter().find(|(own, _)| *own == name).unwrap().1;
+    for (name, reverse) in
+        [("r", "s"), ("t", "t"), ("u", "rev_rev_u"), ("rev_u", "rev_rev_rev_u"), ("v", "rev_v")]
+    {
+        assert_eq!((of(name), of(reverse)), (Some(reverse), Some(name)), "{reverses:?}");
+    }
+    assert_eq!((plain.edges.len(), data.edges.len()), (6, 9));
+    let edges = |name: &str| {
+        let found = data.edges.iter().find(|edges| edges.edge_type.name == name).unwrap();
+        let mut pairs = pairs(found);
+        pairs.sort_unstable();
+        pairs
+    };
+    // a repeated triple is one edge, and a triple of the test is none
+    assert_eq!((edges("u"), edges("rev_rev_u")), (vec![(0, 1), (1, 1)], vec![(1, 0), (1, 1)]));
+    assert_eq!(report.edges["entity:u:entity"].reverse_added, 2);
+    assert_eq!(format!("{:?}", data.tasks), format!("{:?}", plain.tasks));
+}
+
+#[test]
 fn rdf_literals_are_nodes_unless_left_out() {
     let files = [
         (

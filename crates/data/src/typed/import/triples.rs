@@ -5,6 +5,9 @@
 //!   relation is an edge type whose edges are the training triples.
 //! - Each relation has a link prediction task of the same name: its triples of the three files. The
 //!   triples of `valid_negatives.txt` and `test_negatives.txt` are given negatives.
+//! - With `add-reverses`, each relation `NAME` without an inverse in the source gets the edge type
+//!   `rev_NAME`, over which encoders pass messages from tails to heads. It has no task. It is an
+//!   option because tables of embeddings do not read it, and an edge type takes 8 bytes an entity.
 //! - `entity2types*.json`, an object from entities to lists of types, becomes the node type `type`
 //!   and the edge type `entity:has_type:type`.
 

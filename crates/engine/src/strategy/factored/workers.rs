@@ -44,8 +44,8 @@ pub(super) struct DeviceWorkers {
     pub(super) workers: Vec<Worker>,
     pub(super) replica: Option<Replica>,
     pub(super) cache: Option<DeviceCache>,
-    /// Memory of gathered rows that no batch uses. Devices do not share it: a matrix would stay on one
-    /// device beside a new one, and another device would free it.
+    /// Memory of gathered rows that no batch uses. Devices do not share it: a matrix would stay on
+    /// one device while another device's is taken for its next batch.
     pub(super) rows: Arc<ObjectPool<Matrix>>,
     /// Number of batches trained on in this epoch, and the traffic of their rows.
     pub(super) done: Done,

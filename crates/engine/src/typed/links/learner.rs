@@ -23,7 +23,7 @@ use super::{
     super::{
         batches::{HeldRows, StepModel, StepModels},
         build,
-        clip::{clip, clip_batch, merge, skip_update},
+        clip::{clip, end_batch, merge},
         learner::{dropout_key, optimizer_of_rows},
         ranks::{
             JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
@@ -222,26 +222,13 @@ impl<'a> LinkLearner<'a> {
         Self { backend, ..self }
     }
 
-    /// Forward, loss, backward, update by a batch of `all` positives on all ranks. If the loss is
-    /// not finite, no parameter changes.
-    ///
-    /// # Errors
-    /// The batch does not fit the model, a device failed, or a rank did not take part.
-    pub(super) fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
-        fetch_rows(self.over.as_ref(), (&self.model.encoder, self.backend), batch)?;
-        // on a thread of the pool, so that no operation has to wake one
-        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
-        self.backend.check()?;
-        Ok(outcome)
-    }
-
-    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
         let (backend, positives) = (self.backend, links_of(batch)?.positives);
         let own = self.gradient(batch)?;
         // before the update, so that a failed pass changes no parameter
         backend.check()?;
         let nodes = &batch.sampled.input_nodes;
-        let (loss, seeds, mut rows) = match &self.over {
+        let (loss, seeds, rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, positives, None),
                 None => return Ok(BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 }),
@@ -254,23 +241,14 @@ impl<'a> LinkLearner<'a> {
                 }
                 let learned = learned_types(&self.model.encoder);
                 let loss = own.unwrap_or_default();
-                let share = BatchShare { loss, seeds: positives, nodes: positives, global: Some(all) };
+                let share = BatchShare { loss, seeds: positives, nodes: positives, global: all };
                 let acts = has_gradient.then_some(&self.acts);
                 let summed = exchange(over, (&mut self.model, &learned), share, (nodes, acts))?;
                 let (loss, seeds, rows) = summed.unwrap_or_default();
                 (loss, seeds, Some(rows))
             }
         };
-        let mut outcome = BatchOutcome { loss, grad_norm: None, seeds };
-        if loss.is_finite() {
-            outcome = outcome.with_norm(clip_batch(self, nodes, &mut rows)?);
-        }
-        if outcome.loss.is_finite() {
-            self.update(lr, nodes, rows.as_deref())?;
-        } else if loss.is_finite() && self.over.is_none() {
-            skip_update(self);
-        }
-        Ok(outcome)
+        end_batch(self, (lr, nodes), (loss, seeds), rows)
     }
 
     /// Computes the gradient of the mean loss of the pairs of a batch. Returns the loss, or `None`
@@ -362,6 +340,14 @@ impl RoundLearner for LinkLearner<'_> {
         self.gradient(batch)
     }
 
+    fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
+        fetch_rows(self.over.as_ref(), (&self.model.encoder, self.backend), batch)?;
+        // on a thread of the pool, so that no operation has to wake one
+        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
+        self.backend.check()?;
+        Ok(outcome)
+    }
+
     fn activations(&self) -> &TypedActivations {
         &self.acts
     }
@@ -406,7 +392,7 @@ impl StepModel for LinkLearner<'_> {
     fn step(&mut self, batch: &mut TypedExtracted, lr: f64) -> Result<()> {
         // the share of a rank may have no positives, and has no gradient then
         let positives = batch.sampled.seeds.links.as_deref().map_or(0, |links| links.positives);
-        if positives == 0 { Ok(()) } else { self.train(batch, lr, positives).map(drop) }
+        if positives == 0 { Ok(()) } else { self.train(batch, lr, Some(positives)).map(drop) }
     }
 }
 

@@ -118,6 +118,7 @@ impl TypedLinks {
             valid.len(),
             test.len()
         )];
+        notes.extend(one_way(data, &held));
         let before = train.len();
         let mut removed = Removed::new(&held, &edges, &[valid, test]);
         let is_new = |edge: &Triple| !removed.has(held[edge[1] as usize].forward, local(&edges, *edge));
@@ -327,6 +328,22 @@ fn held(data: &TypedDataset, edges: &LinkEdges) -> Result<Vec<EdgeRelations>> {
         Ok(EdgeRelations { forward, reverse })
     };
     edges.relations.iter().map(held).collect()
+}
+
+/// Fact about the relations of a task over which messages pass in one direction alone.
+fn one_way(data: &TypedDataset, held: &[EdgeRelations]) -> Option<String> {
+    let count = held.iter().filter(|of| of.reverse.is_none()).count();
+    let fix = match &data.edges[..] {
+        [of] if of.edge_type.source == of.edge_type.destination => "--undirected",
+        _ => "--add-reverses, or tables with a name of the reverse,",
+    };
+    (count > 0).then(|| {
+        format!(
+            "{count} of {} learned edge types have no reverse type, so that messages pass from sources to \
+             destinations alone: import with {fix} to pass them both ways",
+            held.len()
+        )
+    })
 }
 
 /// Ends of an edge of a task by local ids.

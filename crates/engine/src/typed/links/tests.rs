@@ -8,11 +8,14 @@ use std::{
     },
 };
 
-use graphmill_core::{NodeId, progress::Quiet};
+use graphmill_core::{NodeId, keyed::Stream, progress::Quiet};
 use graphmill_data::{
     TypedBuilder, TypedDataset,
     partition::PartitionBook,
-    typed::{EdgeType, Seeds, TaskOn},
+    typed::{
+        EdgeType, Seeds, TaskOn,
+        import::{TypedOptions, import},
+    },
 };
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -269,6 +272,73 @@ proptest! {
                     prop_assert!(all.is_subset(&learned));
                 }
             }
+        }
+    }
+}
+
+/// A knowledge graph of these triples, each of the part that its number names, as `import triples
+/// --add-reverses` makes it. Relations may be symmetric or each other's inverses.
+fn knowledge_graph(triples: &BTreeSet<(u32, u32, u32)>, validates: bool) -> TypedDataset {
+    let dir = tempfile::tempdir().unwrap();
+    let parts: &[(&str, &[u32])] = match validates {
+        true => &[("train", &[0, 1]), ("valid", &[2]), ("test", &[3])],
+        false => &[("train", &[0, 1, 2]), ("test", &[3])],
+    };
+    for (part, of) in parts {
+        let lines = triples.iter().zip(0..).filter(|(_, i)| of.contains(&(i % 4)));
+        let mut lines: Vec<String> = lines.map(|((h, r, t), _)| format!("e{h}\tr{r}\te{t}\n")).collect();
+        // sources of a destination are in any order
+        Stream::new(9).shuffle(&mut lines);
+        let lines = lines.concat();
+        std::fs::write(dir.path().join(format!("{part}.txt")), lines).unwrap();
+    }
+    let options = TypedOptions { add_reverses: true, ..TypedOptions::default() };
+    import("triples", dir.path(), &options).unwrap().dataset
+}
+
+proptest! {
+    #[test]
+    fn batches_of_triples_read_all_edges_both_ways_but_their_own_and_those_held_out(
+        triples in prop::collection::btree_set((0u32..7, 0u32..3, 0u32..7), 8..50),
+        batch_size in 1usize..9,
+        layers in 1usize..3,
+        validates in any::<bool>(),
+    ) {
+        let data = knowledge_graph(&triples, validates);
+        let mut config = TrainConfig { task: "link".into(), hidden: 4, layers, ..TrainConfig::default() };
+        config.fanout = graphmill_loader::Fanout(vec![-1; layers]);
+        let valid_fraction = if validates { 0.0 } else { 0.3 };
+        config.own.set(LinkOptions { decoder: "distmult".into(), valid_fraction, ..LinkOptions::default() });
+        prop_assume!(data.tasks.len() > 1);
+        let Ok(of) = TypedLinks::new(&config, &data) else { return Ok(()) };
+        prop_assert!(of.held.iter().all(|held| held.reverse.is_some()));
+        let Ok(source) = LinkSeeds::new(&config, &of) else { return Ok(()) };
+        // both directions of every training triple, by the numbers of edge types
+        let stored = hidden(&data, &of, &[0]);
+        let held = of.edges.parts[1..].iter().flatten().flat_map(|&[u, r, v]| {
+            let of = of.held[r as usize];
+            [Some((of.forward, u, v)), of.reverse.map(|reverse| (reverse, v, u))].into_iter().flatten()
+        });
+        let out: BTreeSet<_> = held.collect();
+        prop_assert!(validates || !of.edges.parts[1].is_empty());
+        let sampler = build::sampler(&config, &of.inputs).unwrap();
+        let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
+        let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
+        for (batch, part) in (0..).zip(numbers.chunks(batch_size)) {
+            let key = BatchKey { seed: 1, epoch: 0, batch };
+            let Ok(seeds) = source.fill(key, part, TypedSeeds::default()) else { continue };
+            let own = predicted(&seeds, &of);
+            let mut reached: BTreeSet<NodeId> = seeds.nodes[0].iter().copied().collect();
+            let request = of.inputs.request(key).transposed();
+            let read = edges_of(&sampler.sample(&request, &mut workspace, seeds).unwrap(), &of);
+            let mut expected = BTreeSet::new();
+            for _ in 0..layers {
+                let into = stored.iter().copied().filter(|edge| reached.contains(&edge.2));
+                let into: Vec<_> = into.filter(|edge| !out.contains(edge) && !own.contains(edge)).collect();
+                reached.extend(into.iter().map(|edge| edge.1));
+                expected.extend(into);
+            }
+            prop_assert_eq!(&read, &expected);
         }
     }
 }

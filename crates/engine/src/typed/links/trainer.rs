@@ -15,7 +15,7 @@ use super::{
         batches::{Learned, RunBatches},
         build,
         computing::InferenceDevice,
-        counts::{TypeCounts, add, total},
+        counts::TypeCounts,
         devices::compute_devices,
         inference::TypedInference,
         notices::{note_of_learned, note_of_sparse},
@@ -26,6 +26,7 @@ use super::{
         strategy::Strategy,
         tiers::TypedTiers,
         trainer::{Inference, PROJECTED},
+        turns,
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -36,7 +37,7 @@ use super::{
 use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
-    batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    batchwise::{self, BatchRun, Part, Scored, Session},
     bottom,
     build::processor,
     cache_kind::{OF_LINKS, counts_training},
@@ -53,8 +54,7 @@ use crate::{
         Preparation,
         notices::{ALL_IN_HOST, emulated, opening},
     },
-    strategy::{self, Flow, Timed, attempt},
-    timeline::Stage,
+    strategy::{self, Flow},
     verification::FeatureFiles,
 };
 
@@ -338,20 +338,10 @@ impl<'a> BatchRun for LinkRun<'a> {
             owners: None,
             ahead: None,
         };
-        let last = batches.end;
-        let flow = if let Some(rounds) = &mut self.rounds {
-            self.strategy.run_rounds(rounds, session, of, (batches, &self.tiers.counted))?
-        } else {
-            let track = timeline.track(self.strategy.trainer());
-            self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
-                let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
-                let (lr, learner, all) = (session.lr(number), session.learner(), of.seeds(number).len());
-                let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
-                spent.train = timeline.done(track, Stage::Train, number, clock);
-                let done = Completed { number, outcome, traffic: total(&batch.traffic), spent };
-                let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
-                Ok((flow, batch.recycle()))
-            })?
+        let (last, cost) = (batches.end, &self.tiers.counted);
+        let flow = match &mut self.rounds {
+            Some(rounds) => self.strategy.run_rounds(rounds, session, of, (batches, cost))?,
+            None => turns::train(&mut self.strategy, session, &of, (batches, cost), |_, _| false)?,
         };
         self.devices = self.strategy.records();
         let is_done = session.num_done() >= last;

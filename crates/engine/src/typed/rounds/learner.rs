@@ -11,7 +11,7 @@ use super::super::{counts::TypeCounts, ranks::RowGradients};
 use crate::{
     Result,
     batchwise::BatchLearner,
-    record::PresamplingCost,
+    record::{BatchOutcome, PresamplingCost},
     versions::{Parameters, PastVersions},
 };
 
@@ -45,6 +45,13 @@ pub(in crate::typed) trait RoundLearner: BatchLearner<Counts = TypeCounts> + Sen
     /// # Errors
     /// The batch does not fit the model.
     fn batch_gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>>;
+
+    /// Forward, loss, backward, update by a batch of `all` seeds on all ranks, `None` if every rank
+    /// draws its own subgraph. If the loss is not finite, no parameter changes.
+    ///
+    /// # Errors
+    /// The batch does not fit the model, a rank did not take part, or a device failed.
+    fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome>;
 
     /// Activations of the encoder, with their gradients, for the last batch.
     fn activations(&self) -> &TypedActivations;

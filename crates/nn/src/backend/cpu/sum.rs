@@ -200,7 +200,7 @@ kernel! {
 }
 
 /// Computes the columns `at..at + out.len()` of output row `v`, all of one head. Rows are
-/// prefetched `ahead` edges in advance.
+/// prefetched `ahead` edges in advance. A row to which nothing is added is not read.
 #[inline(always)]
 pub(super) fn run_of_row<S: Simd, W: Weight, R: Source>(
     s: S,
@@ -211,6 +211,9 @@ pub(super) fn run_of_row<S: Simd, W: Weight, R: Source>(
     mut ahead: usize,
     mut out: &mut [f32],
 ) {
+    if job.beta == 1.0 && job.own.is_none() && job.indptr[v] == job.indptr[v + 1] {
+        return;
+    }
     while !out.is_empty() {
         let count = vectors::<S>(out.len());
         let (out_block, rest) = out.split_at_mut((count * S::LANES).min(out.len()));

@@ -114,7 +114,7 @@ pub struct LinkLossKind {
     /// Name of the option in [`LinkLossOptions`] that it reads, if it reads one.
     pub option: Option<&'static str>,
     /// True if it corrects scores for the probabilities of negatives
-    /// ([`LinkScores::log_expected`]), which are known for uniform draws.
+    /// ([`LinkScores::log_expected`]), which must be known.
     pub corrects_draws: bool,
 }
 

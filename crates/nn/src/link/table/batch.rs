@@ -16,6 +16,8 @@ pub struct QueryBatch {
     pub candidates: Vec<NodeId>,
     /// Weight of each query, `Q`, or empty: all weights are 1.
     pub weight: Vec<f32>,
+    /// Logarithm of the expected number of draws of each negative, `Q x K`, or empty: 0.
+    pub log_expected: Vec<f32>,
 }
 
 impl QueryBatch {
@@ -36,12 +38,13 @@ impl QueryBatch {
 
     /// Removes all queries and keeps the memory.
     pub fn clear(&mut self) {
-        let Self { end, fixed, relation, candidates, weight } = self;
+        let Self { end, fixed, relation, candidates, weight, log_expected } = self;
         end.clear();
         fixed.clear();
         relation.clear();
         candidates.clear();
         weight.clear();
+        log_expected.clear();
     }
 }
 

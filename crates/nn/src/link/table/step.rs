@@ -184,7 +184,8 @@ impl TableStep {
             let lines = lines.zip(negative.par_chunks_mut(k)).enumerate().with_min_len(MIN_TASK_LEN);
             lines.for_each(|(i, ((query, positive), negative))| of_query(i, query, positive, negative));
         }
-        let scores = LinkScores { positive, negative, weight: &batch.weight, log_expected: &[] };
+        let scores =
+            LinkScores { positive, negative, weight: &batch.weight, log_expected: &batch.log_expected };
         let grads = LinkGrads { positive: positive_grad, negative: negative_grad };
         (objective.loss)(&scores, objective.options, grads)
     }

@@ -40,6 +40,8 @@ impl Files {
         if src.is_dir() {
             let entries = std::fs::read_dir(src).map_err(|e| Error::io(src, "look into", e))?;
             names.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
+            // errors name files in the same order on every file system
+            names.sort_unstable();
             let one = |stems: &[&str], endings: &[&str]| one_of(src, &names, stems, endings);
             files.edges = one(&["edges", "edge_list"], TABLES)?.ok_or_else(|| {
                 let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) in this \

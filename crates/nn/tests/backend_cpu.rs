@@ -53,9 +53,12 @@ proptest! {
 
 #[test]
 fn wide_rows_agree_with_the_reference() {
-    // Miri, which interprets the tests, takes the first
-    let widths = [(37, 5), (200, 1), (256, 2), (257, 3), (602, 4)];
-    for (cols, seed) in widths.into_iter().take(if cfg!(miri) { 1 } else { usize::MAX }) {
+    if cfg!(miri) {
+        // Miri, which interprets the tests, takes fewer rows, of whole vectors and a part
+        let few = Shape { rows: 3, cols: 37, inner: 2, heads: 2, dst: 2, extra_src: 1, degree: 2, seed: 5 };
+        return compare(|_| few);
+    }
+    for (cols, seed) in [(37, 5), (200, 1), (256, 2), (257, 3), (602, 4)] {
         compare(|_| Shape { rows: 9, cols, inner: 5, heads: 2, dst: 6, extra_src: 5, degree: 4, seed });
     }
 }

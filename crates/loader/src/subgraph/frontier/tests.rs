@@ -100,7 +100,8 @@ fn steps_lead_to_neighbours_of_the_frontier() {
     let graph = small();
     let sampler = Frontier::new(&graph, &[0, 5, 1], 60, &options(3)).unwrap();
     let mut scratch = FrontierScratch::default();
-    for batch in 0..200 {
+    // Miri, which interprets the tests, takes some
+    for batch in 0..if cfg!(miri) { 5 } else { 200 } {
         let nodes = joined(&sampler, &graph, batch, &mut scratch);
         // all sets that the frontier may be at this step
         let mut fronts = vec![nodes[..3].to_vec()];
@@ -129,7 +130,7 @@ fn used_scratch_does_not_change_walks() {
     let wide = Frontier::new(&graph, &[0, 1, 2, 3, 4, 5], 500, &options(400)).unwrap();
     let narrow = Frontier::new(&graph, &[0, 1, 2], 9, &options(2)).unwrap();
     let (mut used, mut nodes) = (FrontierScratch::default(), Vec::new());
-    for batch in 0..50 {
+    for batch in 0..if cfg!(miri) { 3 } else { 50 } {
         wide.walk::<Portable>(&graph, key(batch), &mut used, &mut nodes).unwrap();
         let fresh = joined(&narrow, &graph, batch, &mut FrontierScratch::default());
         assert_eq!(joined(&narrow, &graph, batch, &mut used), fresh);

@@ -66,6 +66,10 @@ const SANITIZED_BUILD: &[&str] = &[
     "--config=profile.dev.package.graphmill-nn.opt-level=1",
 ];
 
+/// Sanitizers refuse allocations that no machine has, as the system's allocator does: tests ask for
+/// some, and expect an error. By default, they end the process.
+const REFUSALS: &str = "allocator_may_return_null=1";
+
 /// Tools but cargo-mutants.
 const TOOLS: &[Tool] = &[
     Tool {
@@ -80,7 +84,11 @@ const TOOLS: &[Tool] = &[
         name: "address",
         suites: suites::SANITIZED,
         cargo: SANITIZED_BUILD,
-        variables: &[("RUSTFLAGS", "-Zsanitizer=address"), ("PROPTEST_CASES", "32")],
+        variables: &[
+            ("RUSTFLAGS", "-Zsanitizer=address"),
+            ("ASAN_OPTIONS", REFUSALS),
+            ("PROPTEST_CASES", "32"),
+        ],
         needs: (&["rustc", "--version"], suites::NIGHTLY),
     },
     Tool {
@@ -90,7 +98,7 @@ const TOOLS: &[Tool] = &[
         // the standard library is instrumented too (`-Zbuild-std`), or its locks are invisible
         variables: &[
             ("RUSTFLAGS", "-Zsanitizer=thread"),
-            ("TSAN_OPTIONS", "halt_on_error=0"),
+            ("TSAN_OPTIONS", "halt_on_error=0:allocator_may_return_null=1"),
             ("RAYON_NUM_THREADS", "4"),
             ("PROPTEST_CASES", "32"),
         ],

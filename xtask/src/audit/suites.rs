@@ -92,8 +92,15 @@ pub(super) const MIRI: &[Suite] = &[
 ];
 
 /// Tests of every kernel with small inputs.
-const KERNELS: &[&str] =
-    &["slices::slices_of_any_width", "backend_cpu::empty", "backend_cpu::wide", "epilogue::", "infinities"];
+const KERNELS: &[&str] = &[
+    "slices::slices_of_any_width",
+    "backend_cpu::empty",
+    "backend_cpu::wide",
+    "epilogue::",
+    "infinities",
+    // of AVX2 alone
+    "cpu::tiles::",
+];
 
 /// Row of the kernels' tests.
 const NN: Suite = Suite { package: "graphmill-nn", options: &["--lib", "--test", "main"], ..LIBRARY };

@@ -56,9 +56,6 @@ const MIRI_FLAGS: &str =
 
 /// Build with a sanitizer, also of the standard library. The crates that tests optimise fully are
 /// optimised less, because compiling them takes longer than running their tests.
-///
-/// With `allocator_may_return_null`, the sanitizers refuse memory that no machine has, as the
-/// system does. Without it they end the process, and tests ask for such memory to see an error.
 const SANITIZED_BUILD: &[&str] = &[
     "test",
     "-Zbuild-std",
@@ -68,6 +65,10 @@ const SANITIZED_BUILD: &[&str] = &[
     "--config=profile.dev.package.graphmill-loader.opt-level=1",
     "--config=profile.dev.package.graphmill-nn.opt-level=1",
 ];
+
+/// Sanitizers refuse allocations that no machine has, as the system's allocator does: tests ask for
+/// some, and expect an error. By default, they end the process.
+const REFUSALS: &str = "allocator_may_return_null=1";
 
 /// Tools but cargo-mutants.
 const TOOLS: &[Tool] = &[
@@ -85,7 +86,7 @@ const TOOLS: &[Tool] = &[
         cargo: SANITIZED_BUILD,
         variables: &[
             ("RUSTFLAGS", "-Zsanitizer=address"),
-            ("ASAN_OPTIONS", "allocator_may_return_null=1"),
+            ("ASAN_OPTIONS", REFUSALS),
             ("PROPTEST_CASES", "32"),
         ],
         needs: (&["rustc", "--version"], suites::NIGHTLY),

@@ -3,14 +3,14 @@
 //!
 //! A handler never reads memory that was freed: records and paths stay for the life of the process.
 //! A record is used again by a later map, so there are as many as maps at one time, and a search is
-//! short however many files were mapped before. A path is used again by the next map of its file,
-//! unless a map of another file took its record.
+//! short however many files were mapped before. A path is kept once for all maps of its file.
 
 #![allow(unsafe_code, reason = "mapped files")]
 
 #[cfg(target_os = "linux")]
 use rustix::mm::{Advice, madvise};
 use std::{
+    collections::BTreeMap,
     ops::Range,
     path::Path,
     ptr,
@@ -37,10 +37,10 @@ struct Record {
 }
 
 impl Record {
-    /// A free record before this one.
-    fn new(path: &[u8], next: Option<&'static Record>) -> Self {
+    /// A free record before `next`, with a path from [`kept`].
+    fn new(path: *mut Box<[u8]>, next: Option<&'static Record>) -> Self {
         let [version, start, end] = [(); 3].map(|()| AtomicUsize::new(0));
-        Self { path: AtomicPtr::new(leaked(path)), version, start, end, next }
+        Self { path: AtomicPtr::new(path), version, start, end, next }
     }
 
     /// Path and addresses of the map: all of one map, because none counts that begins or ends
@@ -68,7 +68,7 @@ impl Record {
 
     /// Path of the present map, or of the last one.
     fn path(&self) -> &'static [u8] {
-        // SAFETY: the pointer is from `leaked`, so its target is never freed and never changes.
+        // SAFETY: the pointer is from `kept`, so its target is never freed and never changes.
         unsafe { &*self.path.load(SeqCst) }
     }
 }
@@ -76,8 +76,11 @@ impl Record {
 /// Head of the list of all records. Records are leaked and never removed.
 static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 
+/// Paths of all files that were mapped, each with its copy that is never freed.
+type Paths = BTreeMap<&'static [u8], &'static Box<[u8]>>;
+
 /// Held by writers of the list; readers need no lock.
-static WRITER: Mutex<()> = Mutex::new(());
+static WRITER: Mutex<Paths> = Mutex::new(Paths::new());
 
 fn records() -> impl Iterator<Item = &'static Record> {
     // SAFETY: the pointer is null or from `Box::leak`, and records are never freed or changed
@@ -86,9 +89,14 @@ fn records() -> impl Iterator<Item = &'static Record> {
     std::iter::successors(first, |record| record.next)
 }
 
-/// A copy of a path that is never freed.
-fn leaked(path: &[u8]) -> *mut Box<[u8]> {
-    Box::leak(Box::new(path.into()))
+/// The copy of a path, which is never freed or changed.
+fn kept(paths: &mut Paths, path: &[u8]) -> *mut Box<[u8]> {
+    let copy = paths.get(path).copied().unwrap_or_else(|| {
+        let copy: &'static Box<[u8]> = Box::leak(Box::new(path.into()));
+        paths.insert(copy, copy);
+        copy
+    });
+    ptr::from_ref(copy).cast_mut()
 }
 
 /// A map that is listed until this value is dropped.
@@ -97,20 +105,15 @@ pub(crate) struct Listed(&'static Record);
 impl Listed {
     /// Lists the map of the file `path` at these addresses.
     pub(crate) fn new(path: &Path, addresses: Range<usize>) -> Self {
-        let _held = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = path.as_os_str().as_encoded_bytes();
-        let is_free = |record: &&Record| record.version.load(SeqCst).is_multiple_of(2);
-        let of_path = records().filter(is_free).find(|record| record.path() == bytes);
-        let of_other = || {
-            let record = records().find(is_free)?;
-            record.path.store(leaked(bytes), SeqCst);
-            Some(record)
-        };
-        let record = of_path.or_else(of_other).unwrap_or_else(|| {
-            let record = Box::leak(Box::new(Record::new(bytes, records().next())));
+        let mut paths = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = kept(&mut paths, path.as_os_str().as_encoded_bytes());
+        let free = records().find(|record| record.version.load(SeqCst).is_multiple_of(2));
+        let record = free.unwrap_or_else(|| {
+            let record = Box::leak(Box::new(Record::new(path, records().next())));
             RECORDS.store(record, SeqCst);
             record
         });
+        record.path.store(path, SeqCst);
         record.begin(addresses);
         Self(record)
     }
@@ -182,12 +185,12 @@ mod tests {
         assert_eq!((find(15), find(40)), (None, None));
         drop(a);
         assert_eq!(find(31), None);
-        // the record is used again
-        let before = records().count();
+        // a path has one copy
         let _again = at("maps-test-a", 48..56);
-        assert_eq!(records().filter(|record| record.path() == b"maps-test-a").count(), 1);
-        assert!(records().count() >= before);
         assert_eq!(find(48), Some((&b"maps-test-a"[..], 0)));
+        let paths = || WRITER.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = || kept(&mut paths(), b"maps-test-a");
+        assert_eq!(copy(), copy());
         drop(b);
     }
 
@@ -206,11 +209,12 @@ mod tests {
     #[test]
     fn addresses_of_two_maps_of_a_file_are_never_joined() {
         // of its own, so that no other test takes it
-        let record = Record::new(b"first", None);
+        let path = |path| kept(&mut WRITER.lock().unwrap_or_else(PoisonError::into_inner), path);
+        let record = Record::new(path(b"first"), None);
         record.begin(64..72);
         let seen = record.map(|| {
             record.end();
-            record.path.store(leaked(b"second"), SeqCst);
+            record.path.store(path(b"second"), SeqCst);
             record.begin(96..104);
         });
         // memory between them is that of others

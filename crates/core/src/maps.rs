@@ -92,7 +92,7 @@ fn records() -> impl Iterator<Item = &'static Record> {
 /// The copy of a path, which is never freed or changed.
 fn kept(paths: &mut Paths, path: &[u8]) -> *mut Box<[u8]> {
     let copy = paths.get(path).copied().unwrap_or_else(|| {
-        let copy: &'static Box<[u8]> = Box::leak(Box::new(path.into()));
+        let copy = &*Box::leak(Box::new(Box::from(path)));
         paths.insert(copy, copy);
         copy
     });

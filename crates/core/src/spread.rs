@@ -145,16 +145,11 @@ impl<'p> Spread<'p> {
         }
         to.par_chunks_exact_mut(width).zip(start.par_chunks_exact(width)).enumerate().for_each(
             |(v, (to, start))| {
-                to.fill(0.0);
-                let mut degree = 0;
-                for &(graph, rows, is_scaled) in &near {
-                    let sources = graph.in_neighbors(v as NodeId);
-                    degree += sources.len();
-                    for &u in sources {
-                        let scale = if is_scaled { self.source[u as usize] } else { 1.0 };
-                        add(to, scale, &rows[u as usize * width..][..width]);
-                    }
-                }
+                let near = near.iter().map(|&(graph, rows, is_scaled)| {
+                    (graph.in_neighbors(v as NodeId), rows, is_scaled.then_some(&self.source[..]))
+                });
+                sum(to, near.clone());
+                let degree: usize = near.map(|(sources, ..)| sources.len()).sum();
                 let own = alpha * inverse_root(degree as u32);
                 for (to, start) in to.iter_mut().zip(start) {
                     *to = (own * *to + (1.0 - alpha) * start).clamp(*range.start(), *range.end());
@@ -168,20 +163,51 @@ impl<'p> Spread<'p> {
     fn means(&self, to: &[&Graph], from: &[f32], width: usize) -> Result<Vec<f32>> {
         let mut means: Vec<f32> = memory::zeroed(to[0].num_nodes().saturating_mul(width))?;
         means.par_chunks_exact_mut(width).enumerate().for_each(|(m, mean)| {
-            let near = || to.iter().flat_map(|graph| graph.in_neighbors(m as NodeId));
-            for &u in near() {
-                add(mean, self.source[u as usize], &from[u as usize * width..][..width]);
-            }
-            let count = near().count().max(1) as f32;
+            let near = to.iter().map(|graph| (graph.in_neighbors(m as NodeId), from, Some(&self.source[..])));
+            sum(mean, near.clone());
+            let count = near.map(|(sources, ..)| sources.len()).sum::<usize>().max(1) as f32;
             mean.iter_mut().for_each(|x| *x /= count);
         });
         Ok(means)
     }
 }
 
-/// Adds a row that is multiplied by `scale`.
-fn add(to: &mut [f32], scale: f32, row: &[f32]) {
-    to.iter_mut().zip(row).for_each(|(to, x)| *to += scale * x);
+/// Sources, the rows of all nodes of their type, and the scales of these rows.
+type Sources<'s> = (&'s [NodeId], &'s [f32], Option<&'s [f32]>);
+
+/// Sets `to` to the sum of the rows of sources, in their order.
+fn sum<'s>(to: &mut [f32], near: impl Iterator<Item = Sources<'s>> + Clone) {
+    let width = to.len();
+    // sums of a few columns at a time stay in registers
+    let (blocks, rest) = to.as_chunks_mut::<16>();
+    let first = 16 * blocks.len();
+    blocks.iter_mut().enumerate().for_each(|(i, to)| *to = columns(16 * i, width, near.clone()));
+    let (blocks, rest) = rest.as_chunks_mut::<4>();
+    blocks.iter_mut().enumerate().for_each(|(i, to)| *to = columns(first + 4 * i, width, near.clone()));
+    let first = first + 4 * blocks.len();
+    match rest {
+        [] => {}
+        [a] => [*a] = columns(first, width, near),
+        [a, b] => [*a, *b] = columns(first, width, near),
+        [a, b, c, ..] => [*a, *b, *c] = columns(first, width, near),
+    }
+}
+
+/// Sums of `N` columns from `first` on, of rows of `width` values.
+fn columns<'s, const N: usize>(
+    first: usize,
+    width: usize,
+    near: impl Iterator<Item = Sources<'s>>,
+) -> [f32; N] {
+    let mut sums = [0.0; N];
+    for (sources, rows, scales) in near {
+        for &u in sources {
+            let scale = scales.map_or(1.0, |scales| scales[u as usize]);
+            let row = &rows[u as usize * width + first..][..N];
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += scale * x);
+        }
+    }
+    sums
 }
 
 fn inverse_root(degree: u32) -> f32 {
@@ -274,7 +300,8 @@ mod tests {
         fn steps_are_those_of_the_dense_definition(
             relations in prop::collection::vec((0usize..3, 0usize..3), 1..6),
             draws in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u32>()), 0..60),
-            values in prop::collection::vec(-1.0f32..1.0, 14),
+            values in prop::collection::vec(-1.0f32..1.0, 7 * 39),
+            width in 1usize..40,
             alpha in 0.0f32..1.0,
         ) {
             let graph = graph(&relations, &draws);
@@ -282,15 +309,16 @@ mod tests {
             prop_assert_eq!(paths.is_some(), expected.is_some());
             let (Some(paths), Some(expected)) = (paths, expected) else { return Ok(()) };
             prop_assert_eq!(paths.num_nodes(), 7);
+            let values = &values[..7 * width];
             let start: Vec<f32> = values.iter().map(|x| 1.0 - x).collect();
-            let mut found = vec![0.0; 14];
-            Spread::new(&paths).step([&values, &start], &mut found, 2, alpha, f32::MIN..=f32::MAX).unwrap();
+            let (mut found, all) = (vec![f32::NAN; 7 * width], f32::MIN..=f32::MAX);
+            Spread::new(&paths).step([values, &start], &mut found, width, alpha, all).unwrap();
             let rows: Vec<Vec<f64>> =
-                values.chunks(2).map(|row| row.iter().map(|&x| x.into()).collect()).collect();
+                values.chunks(width).map(|row| row.iter().map(|&x| x.into()).collect()).collect();
             let spread = product(&expected, &rows);
             for (i, found) in found.iter().enumerate() {
                 let alpha = f64::from(alpha);
-                let wanted = alpha * spread[i / 2][i % 2] + (1.0 - alpha) * f64::from(start[i]);
+                let wanted = alpha * spread[i / width][i % width] + (1.0 - alpha) * f64::from(start[i]);
                 prop_assert!((f64::from(*found) - wanted).abs() < 1e-5, "{}: {} {}", i, found, wanted);
             }
         }

@@ -136,6 +136,24 @@ fn tables_of_embeddings_keep_the_rows_of_known_nodes() {
 }
 
 #[test]
+fn a_run_that_starts_from_another_split_says_so() {
+    let sandbox = Sandbox::new();
+    let edges: String = (0..120).map(|e| format!("n{},n{}\n", e / 3, (e / 3 + e % 3 + 1) % 40)).collect();
+    sandbox.write("edges.csv", format!("a,b\n{edges}"));
+    sandbox.ok("import tables ring --edges edges.csv --src a --dst b --undirected");
+    let options = "--model embedding --hidden 4 --batch-size 32 --epochs 1 --start-from";
+    sandbox.ok(&format!("train ring {} --out run", options.replace(" --start-from", "")));
+    let says = |words: &str| {
+        let run = sandbox.run(&format!("train ring {options} run {words} --progress plain"));
+        assert_eq!(run.status, Some(0), "{words}: {}", run.stderr);
+        format!("{}{}", run.stdout, run.stderr).contains("run drew other edges to validate and test")
+    };
+    assert!(!says("--out same"));
+    assert!(says("--seed 9 --out reseeded"));
+    assert!(says("--split-edges 80,10,10 --out other"));
+}
+
+#[test]
 fn rows_change_and_end_while_learned_rows_keep_their_nodes() {
     let sandbox = Sandbox::new();
     bank(&sandbox);

@@ -74,7 +74,7 @@ pub(crate) fn draws_split(config: &TrainConfig) -> bool {
         tasks.into_iter().flatten().any(|task| is_of_run(&task))
     };
     let is_by_time = config.own.get::<LinkOptions>().split_edges.by_time;
-    (is_link(config) || is_typed_link(config)) && !is_by_time && !is_stored()
+    (is_link(config) || is_typed_link(config) || is_table(config)) && !is_by_time && !is_stored()
 }
 
 /// Returns true if the run learns a class or value of each edge, other than a stream of events.

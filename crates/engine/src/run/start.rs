@@ -21,13 +21,18 @@ use crate::{
         self, Files,
         tensors::{self, Tensor},
     },
-    config::link_task::draws_split,
+    config::{
+        link::{EdgeShares, LinkOptions},
+        link_task::draws_split,
+    },
     distributed::Ranks,
     record::{DatasetRecord, Origin},
 };
 
 /// Name of the record of the dataset in a message of rank 0.
 const DATASET: &str = "dataset.json";
+/// Name of the message of rank 0 about the other run's split.
+const SPLIT: &str = "split";
 /// Name of the parameters in a message of rank 0.
 const PARAMS: &str = "best.safetensors";
 
@@ -40,8 +45,10 @@ pub(crate) struct Earlier {
     pub(crate) tensors: Vec<Tensor>,
     /// Dataset that it was trained on, if recorded.
     dataset: Option<DatasetRecord>,
-    /// True if the new run draws the edges that validate and test.
+    /// True if the new run draws edges that validate or test.
     draws_split: bool,
+    /// True if the other run drew them by the same options.
+    is_same_split: bool,
 }
 
 impl Earlier {
@@ -57,17 +64,18 @@ impl Earlier {
         }
         let dir = PathBuf::from(&config.start_from);
         let path = RunDir::best_model_path(&dir);
-        let draws_split = draws_split(config);
+        let draws_split = draws_split(config) || config.own.get::<LinkOptions>().valid_fraction > 0.0;
         let Some(ranks) = ranks else {
-            let dataset = dataset_of(&dir, &path)?;
+            let (dataset, is_same_split) = recorded(&dir, &path, config)?;
             let tensors = checkpoint::load_params(&path)?;
-            return Ok(Some(Self { dir, path, tensors, dataset, draws_split }));
+            return Ok(Some(Self { dir, path, tensors, dataset, draws_split, is_same_split }));
         };
         let read = || -> Result<Option<Files>> {
-            let record = serde_json::to_vec(&dataset_of(&dir, &path)?);
-            let record = record.map_err(|e| Error::run(&dir, e.to_string()))?;
+            let (dataset, is_same_split) = recorded(&dir, &path, config)?;
+            let dataset = serde_json::to_vec(&dataset).map_err(|e| Error::run(&dir, e.to_string()))?;
             let params = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
-            Ok(Some(vec![(DATASET.into(), record), (PARAMS.into(), params)]))
+            let split = vec![u8::from(is_same_split)];
+            Ok(Some(vec![(DATASET.into(), dataset), (SPLIT.into(), split), (PARAMS.into(), params)]))
         };
         let mut files = ranks.files(read)?.unwrap_or_default();
         let mut take = |name: &str| {
@@ -76,8 +84,9 @@ impl Earlier {
         };
         let malformed = |e: serde_json::Error| Error::run(&dir, format!("rank 0 has sent no record: {e}"));
         let dataset = serde_json::from_slice(&take(DATASET)).map_err(malformed)?;
+        let is_same_split = take(SPLIT) == [1];
         let tensors = tensors::of_contents(&path, take(PARAMS))?;
-        Ok(Some(Self { dir, path, tensors, dataset, draws_split }))
+        Ok(Some(Self { dir, path, tensors, dataset, draws_split, is_same_split }))
     }
 
     /// Numbers of nodes of each type in the run's dataset and in `data`, whose record is `now` and
@@ -111,6 +120,13 @@ impl Earlier {
             "starts from the parameters of the best epoch of {dir}, with a fresh optimiser and schedule"
         )];
         let is_same = self.dataset.as_ref().is_some_and(|before| before.is_same(now));
+        if self.draws_split && is_same && !self.is_same_split {
+            notes.push(format!(
+                "{dir} drew other edges to validate and test, so it may have trained on those of this run, and \
+                 scores may be too good; give both runs the same --seed, --task, --split-edges and \
+                 --valid-fraction"
+            ));
+        }
         if self.draws_split && !is_same {
             notes.push(format!(
                 "the edges that validate and test are drawn from all edges of this dataset, so {dir} may \
@@ -122,11 +138,12 @@ impl Earlier {
     }
 }
 
-/// Dataset of the run in `dir`, whose best model is the file `path`, if recorded.
+/// Dataset of the run in `dir`, whose best model is the file `path`, if recorded, and true if a run
+/// with the configuration `now` draws the same edges to validate and test from it.
 ///
 /// # Errors
 /// It is no run directory, or has no best model yet.
-fn dataset_of(dir: &Path, path: &Path) -> Result<Option<DatasetRecord>> {
+fn recorded(dir: &Path, path: &Path, now: &TrainConfig) -> Result<(Option<DatasetRecord>, bool)> {
     RunDir::open(dir)?;
     if !path.is_file() {
         let message = "--start-from: the run has no best model yet; wait until its first epoch was scored";
@@ -134,7 +151,14 @@ fn dataset_of(dir: &Path, path: &Path) -> Result<Option<DatasetRecord>> {
     }
     let mut of_run = TrainConfig::default();
     of_run.read_file(&RunDir::config_path(dir))?;
-    Ok(Origin::of_run(dir, &of_run)?.map(|origin| origin.dataset))
+    let dataset = Origin::of_run(dir, &of_run)?.map(|origin| origin.dataset);
+    Ok((dataset, draws(&of_run) == draws(now)))
+}
+
+/// Options that decide which edges validate and test.
+fn draws(config: &TrainConfig) -> (u64, &str, EdgeShares, f64) {
+    let LinkOptions { split_edges, valid_fraction, .. } = config.own.get();
+    (config.seed, &config.task, split_edges, valid_fraction)
 }
 
 /// Returns true if `data` has rows that were appended to the dataset `before`, once or several

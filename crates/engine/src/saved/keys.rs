@@ -11,7 +11,10 @@ use graphmill_data::{
     typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
 };
 
-use super::{Selection, node_list::read_nodes};
+use super::{
+    Selection,
+    node_list::{lines, read_nodes},
+};
 use crate::{Error, Result, build, predictions::Identity};
 
 /// Number of unknown keys that a message lists.
@@ -20,8 +23,7 @@ const EXAMPLES: usize = 5;
 /// Returns true if a list has a line that is no integer.
 fn is_of_words(file: &Path) -> bool {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
-    lines.filter(|line| !line.is_empty()).any(|line| line.parse::<i64>().is_err())
+    lines(&text).any(|(_, line)| line.parse::<i64>().is_err())
 }
 
 /// Keys and names of a dataset.
@@ -93,6 +95,12 @@ impl Names {
                         ))
                     })?)
                 }
+                // integers that are not all ids may be keys
+                (Err(error), Some(_)) => by_key(self.read_list(file, dataset).map_err(|_| error)?),
+                (Ok(nodes), Some(keys)) => {
+                    self.refuse_other_keys(file, &nodes, keys, dataset)?;
+                    (nodes, false)
+                }
                 (nodes, _) => (nodes?, false),
             },
             Selection::Keys(file) => by_key(self.read_list(file, dataset)?),
@@ -122,6 +130,30 @@ impl Names {
         let wanted = self.read_keys(file)?;
         let found = find(keys, &wanted, dataset);
         found.map_err(|(line, why)| Error::format(file, format!("line {line}"), self.of_their_type(why)))
+    }
+
+    /// # Errors
+    /// An integer of a text that lists the ids of `nodes` is the key of another node, so that it is
+    /// open which one is meant.
+    fn refuse_other_keys(&self, file: &Path, nodes: &[NodeId], keys: &Keys, dataset: &str) -> Result<()> {
+        // an array has ids, and a key of several columns is no integer
+        let Ok(text) = std::fs::read_to_string(file) else { return Ok(()) };
+        if self.key_columns.len() > 1 {
+            return Ok(());
+        }
+        let by_key = nodes_by_key(keys, lines(&text).map(|(_, line)| line));
+        let mut listed = lines(&text).zip(nodes);
+        let other = listed.find(|((_, line), node)| by_key[line].iter().any(|of_key| of_key != *node));
+        let Some(((line, id), _)) = other else { return Ok(()) };
+        Err(Error::format(
+            file,
+            format!("line {line}"),
+            format!(
+                "{id} is the id of one node of {dataset} and the key of another; pass keys as --keys {0}, and \
+                 ids as a .npy of integers",
+                file.display()
+            ),
+        ))
     }
 
     /// Nodes of the keys in `words`, separated by commas, or of ids below `count` if the dataset
@@ -221,12 +253,7 @@ fn no_keys(dataset: &str) -> Error {
 /// key of edges may have several rows, all of which are found, in ascending order, where it is
 /// wanted first. The error has the first line of an unknown key and a message.
 fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<NodeId>, (u64, String)> {
-    let mut ids: HashMap<&str, Vec<NodeId>> = wanted.iter().map(|(_, key)| (&key[..], Vec::new())).collect();
-    for v in 0..keys.len() {
-        if let Some(ids) = ids.get_mut(&*keys.get(v).to_string()) {
-            ids.push(v as NodeId);
-        }
-    }
+    let mut ids = nodes_by_key(keys, wanted.iter().map(|(_, key)| &key[..]));
     let unknown: Vec<&(u64, String)> = wanted.iter().filter(|(_, key)| ids[&key[..]].is_empty()).collect();
     if let Some((line, _)) = unknown.first() {
         let shown =
@@ -248,6 +275,17 @@ fn find(keys: &Keys, wanted: &[(u64, String)], dataset: &str) -> Result<Vec<Node
         }
     }
     Ok(nodes)
+}
+
+/// Nodes of each wanted key, in ascending order; none of an unknown one.
+fn nodes_by_key<'w>(keys: &Keys, wanted: impl Iterator<Item = &'w str>) -> HashMap<&'w str, Vec<NodeId>> {
+    let mut nodes: HashMap<&str, Vec<NodeId>> = wanted.map(|key| (key, Vec::new())).collect();
+    for v in 0..keys.len() {
+        if let Some(nodes) = nodes.get_mut(&*keys.get(v).to_string()) {
+            nodes.push(v as NodeId);
+        }
+    }
+    nodes
 }
 
 /// Opens a directory of format 2; `None` for another directory.
@@ -290,6 +328,34 @@ mod tests {
         assert_eq!(names.find(Selection::Nodes(&file), 3, "shop").unwrap(), (vec![2], false));
         let message = "--nodes item/8: there is no such file, and shop has no such key; check its spelling";
         assert_eq!(select("item/8").unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn integers_that_are_ids_and_keys_of_other_nodes_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let [text, array] = ["list.txt", "list.npy"].map(|name| dir.path().join(name));
+        std::fs::write(&text, "# of two nodes\n0\n2\n").unwrap();
+        graphmill_data::npy::write(&array, &[0_i64, 2], &[2]).unwrap();
+        let select = |keys: [&str; 3], file: &Path| {
+            let names = Names {
+                keys: Some(Keys::texts(keys)),
+                key_columns: vec!["number".to_owned()],
+                ..Names::default()
+            };
+            names.find(Selection::Nodes(file), 3, "shop")
+        };
+        let message = select(["1", "2", "3"], &text).unwrap_err().to_string();
+        let ending = "line 3: 2 is the id of one node of shop and the key of another; pass keys as --keys ";
+        assert!(message.contains(ending), "{message}");
+        // an array has ids; keys may be the ids, or unlike them
+        assert_eq!(select(["1", "2", "3"], &array).unwrap(), (vec![0, 2], false));
+        assert_eq!(select(["0", "1", "2"], &text).unwrap(), (vec![0, 2], false));
+        assert_eq!(select(["7", "8", "9"], &text).unwrap(), (vec![0, 2], false));
+        // integers that are not ids may be keys
+        std::fs::write(&text, "2\n7\n").unwrap();
+        assert_eq!(select(["7", "8", "2"], &text).unwrap(), (vec![2, 0], true));
+        let message = select(["7", "8", "9"], &text).unwrap_err().to_string();
+        assert!(message.contains("node 7 is outside the graph's 3 nodes"), "{message}");
     }
 
     #[test]

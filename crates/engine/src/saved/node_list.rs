@@ -15,6 +15,12 @@ pub(super) fn ids_by_original(data: &Dataset) -> Result<Vec<NodeId>> {
     }
 }
 
+/// Lines of a list with their numbers, without comments and empty lines.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    lines.zip(1..).map(|(line, number)| (number, line)).filter(|(_, line)| !line.is_empty())
+}
+
 /// Reads a list of nodes below `num_nodes`.
 pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
     let check = |place: String, id: i64| match NodeId::try_from(id) {
@@ -33,10 +39,7 @@ pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
         return ids.into_iter().enumerate().map(|(i, id)| check(format!("entry {i}"), id)).collect();
     }
     let text = std::fs::read_to_string(file).map_err(|e| Error::io(file, "read", e))?;
-    let lines =
-        text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("").trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty())
+    lines(&text)
         .map(|(i, line)| {
             let place = format!("line {i}");
             let id = line.parse().map_err(|_| {

@@ -133,6 +133,14 @@ def test_formats_are_found_stated_and_refused():
         graphmill.Dataset.from_tables(nodes, id="id", formats={"amount": "decimal-comma €"})
 
 
+def test_columns_of_nodes_that_determine_a_target_are_warned_of():
+    nodes = {"id": list(range(60)), "code": [f"c{i % 2}" for i in range(60)]}
+    targets = {"id": list(range(60)), "left": ["xy"[i % 2] for i in range(60)]}
+    how = dict(id="id", targets=targets, target_id="id", target_label="left")
+    with pytest.warns(UserWarning, match=r"targets 'left': column 'code' determines the label 'left'.*leave it out of nodes 'node'"):
+        graphmill.Dataset.from_tables(nodes, **how)
+
+
 def test_columns_that_determine_the_label_are_warned_of():
     nodes = {"id": list(range(60)), "kind": ["xy"[i % 2] for i in range(60)], "code": [f"c{i % 2}" for i in range(60)]}
     with pytest.warns(UserWarning, match=r"column 'code' determines the label 'kind': its values imply it in 100 % of 60 labelled rows.*code=ignore"):

@@ -348,7 +348,7 @@ impl EdgePlan {
         let (has_labels, width) = (self.targets.target.is_some(), self.targets.width());
         let out = "leave it out of the edge features";
         let features = self.features.iter().map(|column| (column.position, out.to_string()));
-        let mut leaks = LeakSearch::new(table, features, &self.targets, self.time);
+        let mut leaks = LeakSearch::of_table(table, features, &self.targets, self.time);
         if times.is_some() || weights.is_some() || !placed.is_empty() || has_labels {
             table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
                 for row in (0..batch.rows).filter(|&row| is_kept(batch.first + row as u64)) {

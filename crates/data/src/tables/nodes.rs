@@ -278,7 +278,7 @@ impl<'a> NodePlan<'a> {
         // which rows are left out is known once all keys are
         let leaves_out = self.changed == Changed::Keep;
         let mut of_labels = Faults::default();
-        let mut leaks = LeakSearch::new(table, self.examined(table), &self.targets, self.time);
+        let mut leaks = LeakSearch::of_table(table, self.examined(table, ""), &self.targets, self.time);
         table.scan(&all, faults, |batch, faults| {
             for row in 0..batch.rows {
                 if self.spec.is_numbered() {
@@ -333,14 +333,14 @@ impl<'a> NodePlan<'a> {
         Ok(NodeRead { keys, targets, split, changed, report })
     }
 
-    /// Columns that may determine the label, with the option that leaves each out: none if another
-    /// dataset chose them.
-    fn examined(&self, table: &Table) -> Vec<(usize, String)> {
-        let feature = |c: usize| (c, format!("leave it out (column {}=ignore)", table.columns[c]));
+    /// Columns that may determine a label, with the option that leaves each out ` of nodes 'user'`:
+    /// none if another dataset chose them.
+    pub(super) fn examined(&self, table: &Table, of: &str) -> Vec<(usize, String)> {
+        let feature = |c: usize| (c, format!("leave it out{of} (column {}=ignore)", table.columns[c]));
         let mut examined: Vec<_> = self.features.iter().map(|column| feature(column.position)).collect();
         let foreign = self.spec.foreign_keys.iter().flat_map(|foreign| foreign.column.list());
-        let out = "leave the foreign key out, and ignore its column";
-        examined.extend(foreign.filter_map(|name| Some((table.position(&name).ok()?, out.into()))));
+        let out = format!("leave the foreign key out{of}, and ignore its column");
+        examined.extend(foreign.filter_map(|name| Some((table.position(&name).ok()?, out.clone()))));
         if self.fixed.is_some() { Vec::new() } else { examined }
     }
 

@@ -267,6 +267,16 @@ impl TargetPlan {
         })
     }
 
+    /// Names of the labels with their numbers of classes, `None` for numbers.
+    pub(super) fn labels(&self) -> Vec<(String, Option<usize>)> {
+        let Some((_, planned)) = &self.target else { return Vec::new() };
+        let classes = |k: usize| match planned {
+            PlannedTarget::Classes(columns) => Some(columns[k].names.len()),
+            PlannedTarget::Values => None,
+        };
+        self.names.iter().enumerate().map(|(k, name)| (name.clone(), classes(k))).collect()
+    }
+
     /// Column of the time by which rows are divided.
     pub(super) fn split_time(&self) -> Option<usize> {
         matches!(self.split, Some(SplitRule::Time(..))).then(|| self.columns.first().copied()).flatten()

@@ -263,10 +263,10 @@ def _names(value: Any) -> list[str]:
 
 def warn_of_leaks(report: dict[str, Any]) -> None:
     """Warns of columns that determine the label, which an import found."""
-    for which in ("nodes", "edges"):
+    for which, name in (("nodes", "type"), ("edges", "type"), ("targets", "name")):
         for table in report.get(which, ()):
             for leak in table.get("leaks", ()):
-                warnings.warn(f"{which} '{table['type']}': {leak['message']}", UserWarning, stacklevel=3)
+                warnings.warn(f"{which} '{table[name]}': {leak['message']}", UserWarning, stacklevel=3)
 
 
 class TemporaryDirectory:

@@ -178,8 +178,8 @@ impl EdgePlan {
                 Decision::Ignore(why) => {
                     faults.add(&name, format!("column '{column}' is named as a feature, but is {why}"));
                 }
-                Decision::Encode(planned) => {
-                    self.lines.push(ColumnLine { format, ..line(column, &planned, missing) });
+                Decision::Encode(planned, note) => {
+                    self.lines.push(ColumnLine { format, note, ..line(column, &planned, missing) });
                     self.features.push(FeatureColumn { position: c, planned });
                 }
             }
@@ -397,6 +397,7 @@ impl EdgePlan {
                 .map(|(_, planned)| TargetEncoding::new(self.targets.names.clone().into(), planned, rule)),
             features,
             formats: self.table.as_ref().map(Table::named_formats).unwrap_or_default(),
+            nulls: self.table.as_ref().map(Table::named_nulls).unwrap_or_default(),
         }
     }
 

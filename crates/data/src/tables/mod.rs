@@ -53,7 +53,11 @@ mod names;
 mod node_leaks;
 mod node_rows;
 mod nodes;
+#[cfg(test)]
+mod null_tests;
+mod nulls;
 mod one_or_more;
+mod others;
 mod outside;
 mod parts;
 mod plan;

@@ -114,6 +114,7 @@ impl<'a> NodePlan<'a> {
             || spec.time.is_some()
             || !spec.columns.is_empty()
             || !spec.formats.is_empty()
+            || !spec.nulls.is_empty()
             || !spec.features.is_empty()
             || !spec.ignore.is_empty()
         {
@@ -231,9 +232,9 @@ impl<'a> NodePlan<'a> {
                     }
                     add(why, 0);
                 }
-                Decision::Encode(planned) => {
+                Decision::Encode(planned, note) => {
                     let format = table.format(c);
-                    self.lines.push(ColumnLine { format, ..line(column, &planned, missing) });
+                    self.lines.push(ColumnLine { format, note, ..line(column, &planned, missing) });
                     self.features.push(FeatureColumn { position: c, planned });
                 }
             }
@@ -437,7 +438,7 @@ impl<'a> NodePlan<'a> {
                 encoder.push(table, batch, faults, is_used)
             })?;
             encoding.time = self.time.map(|(c, unit)| (table.columns[c].clone(), unit));
-            encoding.formats = table.named_formats();
+            (encoding.formats, encoding.nulls) = (table.named_formats(), table.named_nulls());
         }
         for _ in 0..keys.added {
             encoder.push_missing()?;

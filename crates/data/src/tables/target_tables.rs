@@ -147,6 +147,7 @@ impl<'a> TargetTablePlan<'a> {
             time: self.time.map(|(c, unit)| (self.table.columns[c].clone(), unit)),
             id: self.spec.id.list(),
             formats: self.table.named_formats(),
+            nulls: self.table.named_nulls(),
             target: TargetEncoding::new(self.spec.label.clone(), planned, self.targets.rule.as_ref()),
         };
         let part = TaskPart {

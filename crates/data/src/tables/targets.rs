@@ -98,7 +98,10 @@ impl TargetPlan {
         if found.len() == self.names.len() {
             let target = self.choose(&name, &found, profiles, known, faults);
             for (k, &c) in found.iter().enumerate() {
-                roles[c] = target.as_ref().map(|target| target.describe(k));
+                let of_class = matches!(target, Some(PlannedTarget::Classes(_))) && known.is_none();
+                let mixed = profiles[c].mixed(&table.columns[c]).filter(|_| of_class);
+                let mixed = mixed.map(|(what, declare)| format!("; {what}; {declare}")).unwrap_or_default();
+                roles[c] = target.as_ref().map(|target| target.describe(k) + &mixed);
             }
             self.target = target.map(|target| (found, target));
         }

@@ -30,6 +30,7 @@ const OF_TABLES: &[&str] = &[
     "ignore",
     "column",
     "format",
+    "null",
     "missing",
     "category-limit",
     "node-time",
@@ -47,6 +48,7 @@ const OF_TABLES: &[&str] = &[
     "edge-features",
     "edge-column",
     "edge-format",
+    "edge-null",
     "edge-type",
     "reverse",
     "undirected",
@@ -59,6 +61,7 @@ const OF_TABLES: &[&str] = &[
     "target-split",
     "target-name",
     "target-format",
+    "target-null",
     "separator",
     "quote",
 ];
@@ -238,6 +241,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         missing: parsed(matches, "missing")?,
         category_limit: parsed(matches, "category-limit")?.unwrap_or(CATEGORY_LIMIT),
         formats: formats(matches, "format")?,
+        nulls: nulls(matches, "null")?,
         separator,
         quote,
         foreign_keys: Vec::new(),
@@ -263,6 +267,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             undirected: matches.get_flag("undirected"),
             keep_duplicates: matches.get_flag("keep-duplicates"),
             formats: formats(matches, "edge-format")?,
+            nulls: nulls(matches, "edge-null")?,
             separator,
             quote,
         })
@@ -360,6 +365,7 @@ fn target_table(
         task: parsed(matches, "target-task")?,
         split: one("target-split"),
         formats: formats(matches, "target-format")?,
+        nulls: nulls(matches, "target-null")?,
         separator,
         quote,
     }))
@@ -405,6 +411,24 @@ fn formats(matches: &ArgMatches, name: &str) -> Result<BTreeMap<String, Format>,
         }
     }
     Ok(formats)
+}
+
+/// Texts that stand for missing values, by column.
+fn nulls(matches: &ArgMatches, name: &str) -> Result<BTreeMap<String, Names>, Error> {
+    let mut nulls: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for text in matches.get_many::<String>(name).into_iter().flatten() {
+        match text.split_once('=') {
+            Some((column, null)) if !null.is_empty() => {
+                nulls.entry(column.into()).or_default().push(null.into())
+            }
+            _ => {
+                return Err(Error::usage(format!(
+                    "--{name} {text}: write NAME=TEXT, such as --{name} age=unknown"
+                )));
+            }
+        }
+    }
+    Ok(nulls.into_iter().map(|(column, texts)| (column, texts.into())).collect())
 }
 
 /// The single character of an option.

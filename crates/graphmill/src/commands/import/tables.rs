@@ -75,9 +75,11 @@ pub(super) fn command() -> Command {
             "Import your own tables of nodes, edges and targets.\n\n\
              Tables are CSV, JSON lines, Parquet or Arrow files; gzip and Zstandard are decompressed. Keys \
              have any type, and predictions are written with them. The type of every column is inferred: \
-             numbers are standardized, categories get a column per value, dates become ages, lists stay as \
-             they are, free text is ignored. --dry-run prints what each column becomes.\n\n\
-             All faults of all tables are listed at once, with file, line and column.",
+             numbers are standardized, categories get a feature per value, dates become ages in days, lists \
+             of numbers stay as they are, free text is ignored. --dry-run prints what each column \
+             becomes.\n\n\
+             All faults of all tables are listed at once, with file, line and column. Messages name options \
+             without dashes, as schema files do: (column age=number) is --column age=number.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -85,8 +87,8 @@ pub(super) fn command() -> Command {
              graphmill import tables data --nodes users.csv --id id --label group --split random:60,20,20\n  \
              graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
-             graphmill import tables data --edges ratings.csv --src user --dst film --edge-time day \
-             --edge-label stars\n  \
+             graphmill import tables data --edges ratings.csv --src user --dst film \\\n    \
+             --edge-time day --edge-label stars\n  \
              graphmill import tables data --edges bought.csv --src user --src-type user \\\n    \
              --dst item --dst-type item --reverse bought-by\n  \
              graphmill import tables data --nodes users.csv --id id \\\n    \

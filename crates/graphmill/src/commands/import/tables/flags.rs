@@ -48,8 +48,9 @@ fn of_values() -> [Arg; 2] {
             "Format of numbers or dates [default: found]",
             "decimal-comma (1.234,56) or decimal-point (1,234.56), with a sign of the unit as in \
              'price=decimal-comma €'; a pattern of dates, such as opened=%d.%m.%Y; or unix-s, unix-ms, \
-             unix-us and unix-ns of numbers since 1970. A format is found if it is the only one that reads \
-             all values; the import says so",
+             unix-us and unix-ns of numbers since 1970. Years of two digits need %y: 00 to 69 are 2000 to \
+             2069, and 70 to 99 are 1970 to 1999. A format is found if it is the only one that reads all \
+             values; the import says so",
         ),
         repeated(
             "null",
@@ -211,7 +212,7 @@ pub(super) fn with_targets(command: Command) -> Command {
         .arg(repeated(
             "targets",
             "FILE",
-            "Table with a row per node and time: a target",
+            "Table of targets, with a row per node and time",
             "As for --nodes. A node may have a row at each of several times, and a prediction of the row \
              sees what existed then",
         ))

@@ -577,6 +577,43 @@ fn ends_without_a_common_key_are_reported_if_they_have_one_type() {
 }
 
 #[test]
+fn texts_for_missing_values_are_options() {
+    let sandbox = Sandbox::new();
+    let age = |i: usize| if i % 20 == 0 { "unknown".into() } else { i.to_string() };
+    let rows: String = (0..60).map(|i| format!("n{i};{}\n", age(i))).collect();
+    sandbox.write("nodes.csv", format!("id;age\n{rows}"));
+    sandbox.write("edges.csv", "a;b;w\nn1;n2;?\nn2;n3;1\n");
+    sandbox.write("targets.csv", "who;left\nn1;yes\nn2;no\nn3;later\n");
+    let import = "import tables data --nodes nodes.csv --id id --edges edges.csv --src a --dst b \
+                  --edge-weight w --targets targets.csv --target-id who --target-label left";
+    let refused = sandbox.run(import);
+    for part in [
+        "nodes.csv: column 'age': 3 of 60 values are not a number",
+        "declare these missing (null age=unknown)",
+        "edges.csv: column 'w': not every value is one of numbers: line 2 '?'",
+    ] {
+        assert!(refused.stderr.contains(part), "{part} is not in {}", refused.stderr);
+    }
+    let features = import.replace("weight", "features");
+    let given = "--null age=unknown --null age=n.a. --edge-null w=? --target-null left=later";
+    let text = sandbox.ok(&format!("{features} {given}"));
+    for part in [
+        "age  number, standardized (3 missing)",
+        "w  number, standardized (1 missing)",
+        "2 classes (1 missing)",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let refused = sandbox.run(&format!("{import} --null age"));
+    assert!(
+        refused.stderr.contains("--null age: write NAME=TEXT, such as --null age=unknown"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(refused.status, Some(2));
+}
+
+#[test]
 fn formats_are_options_and_leaks_are_warnings() {
     let sandbox = Sandbox::new();
     let rows: String = (0..60)

@@ -133,6 +133,29 @@ def test_formats_are_found_stated_and_refused():
         graphmill.Dataset.from_tables(nodes, id="id", formats={"amount": "decimal-comma €"})
 
 
+def test_texts_for_missing_values_are_stated_and_pointed_out():
+    ages = ["unknown" if i % 5 == 0 else str(i % 9) for i in range(60)]
+    nodes = {"id": list(range(60)), "age": ages, "score": [-999 if i == 7 else i for i in range(60)]}
+    edges = {"a": [0, 1, 2], "b": [1, 2, None], "w": [1.0, -1.0, 3.0]}
+    how = dict(id="id", src="a", dst="b", edge_features=["w"], columns={"score": "raw"})
+    nulls = {"age": ["unknown"], "score": "-999"}
+    edges["b"][2] = 3
+    dataset = graphmill.Dataset.from_tables(nodes, edges, nulls=nulls, edge_nulls={"w": "-1"}, **how)
+    missing = {line["column"]: line["missing"] for line in dataset.import_report["nodes"][0]["columns"]}
+    assert missing == {"id": 0, "age": 12, "score": 1} and dataset.import_report["edges"][0]["columns"][2]["missing"] == 1
+    assert dataset.x[7, 1] != -999 and dataset.x[8, 1] == 8
+    with pytest.warns(UserWarning, match=r"nodes 'node': column 'age': 48 of 60 values are numbers, the others 'unknown' \(12\).*null age=unknown"):
+        graphmill.Dataset.from_tables(nodes, edges, **how)
+
+
+def test_columns_of_nodes_that_determine_a_target_are_warned_of():
+    nodes = {"id": list(range(60)), "code": [f"c{i % 2}" for i in range(60)]}
+    targets = {"id": list(range(60)), "left": ["xy"[i % 2] for i in range(60)]}
+    how = dict(id="id", targets=targets, target_id="id", target_label="left")
+    with pytest.warns(UserWarning, match=r"targets 'left': column 'code' determines the label 'left'.*leave it out of nodes 'node'"):
+        graphmill.Dataset.from_tables(nodes, **how)
+
+
 def test_columns_that_determine_the_label_are_warned_of():
     nodes = {"id": list(range(60)), "kind": ["xy"[i % 2] for i in range(60)], "code": [f"c{i % 2}" for i in range(60)]}
     with pytest.warns(UserWarning, match=r"column 'code' determines the label 'kind': its values imply it in 100 % of 60 labelled rows.*code=ignore"):

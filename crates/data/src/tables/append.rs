@@ -191,6 +191,7 @@ impl MoreTables {
             split,
             features: of.features.iter().map(|column| column.column.clone()).collect(),
             formats: of.formats.clone(),
+            nulls: of.nulls.clone(),
             undirected: is_undirected,
             reverse: edges.reverse.clone().filter(|_| !is_undirected),
             separator: self.separator,

@@ -11,6 +11,7 @@ use super::{
     faults::Faults,
     format::Format,
     kept::Kept,
+    others::Others,
     preprocessing::{EdgeEncoding, NodeEncoding, TaskEncoding},
     profile::Profile,
     readings::{Found, Sought},
@@ -20,11 +21,16 @@ use super::{
     split::SplitRule,
 };
 
+/// Different values that a format does not read that are counted.
+const MAX_COUNTED: usize = 20;
+
 /// Formats that columns of a table have or may have.
 pub(super) struct ColumnFormats<'a> {
     stated: Option<&'a BTreeMap<String, Format>>,
     /// Those of another dataset: none are found then.
     like: Option<&'a BTreeMap<String, Format>>,
+    /// Texts that stand for missing values: those of another dataset, and stated ones.
+    nulls: [Option<&'a BTreeMap<String, Names>>; 2],
     /// Formats that each column may have, in the order of the table.
     sought: Vec<Sought>,
 }
@@ -32,7 +38,7 @@ pub(super) struct ColumnFormats<'a> {
 impl<'a> ColumnFormats<'a> {
     /// No formats: all columns of `table` are keys.
     pub(super) fn none(table: &Table) -> Self {
-        Self { stated: None, like: None, sought: vec![Sought::None; table.columns.len()] }
+        Self { stated: None, like: None, nulls: [None; 2], sought: vec![Sought::None; table.columns.len()] }
     }
 
     /// Formats of a node table.
@@ -51,6 +57,7 @@ impl<'a> ColumnFormats<'a> {
         let mut this = Self {
             stated: Some(&spec.formats),
             like: like.map(|like| &like.formats),
+            nulls: [like.map(|like| &like.nulls), Some(&spec.nulls)],
             sought: table.columns.iter().map(of_feature).collect(),
         };
         this.seek_of_target(table, (&spec.label, spec.task), spec.split.as_ref());
@@ -70,6 +77,7 @@ impl<'a> ColumnFormats<'a> {
         let mut this = Self {
             stated: Some(&spec.formats),
             like: like.map(|like| &like.formats),
+            nulls: [like.map(|like| &like.nulls), Some(&spec.nulls)],
             sought: table.columns.iter().map(of_feature).collect(),
         };
         // those of an earlier import may be features of a table that names none
@@ -84,8 +92,9 @@ impl<'a> ColumnFormats<'a> {
 
     /// Formats of a table of targets.
     pub(super) fn of_targets(spec: &'a TargetTable, like: Option<&'a TaskEncoding>, table: &Table) -> Self {
-        let mut this =
-            Self { stated: Some(&spec.formats), like: like.map(|like| &like.formats), ..Self::none(table) };
+        let nulls = [like.map(|like| &like.nulls), Some(&spec.nulls)];
+        let formats = like.map(|like| &like.formats);
+        let mut this = Self { stated: Some(&spec.formats), like: formats, nulls, ..Self::none(table) };
         this.seek_of_target(table, (&spec.label, spec.task), spec.split.as_ref());
         this.seek(table, spec.time.clone(), Sought::Times);
         this.seek(table, spec.id.list(), Sought::None);
@@ -94,7 +103,8 @@ impl<'a> ColumnFormats<'a> {
 
     /// Formats of a table of links.
     pub(super) fn of_links(spec: &'a LinkTable, table: &Table) -> Self {
-        let mut this = Self { stated: Some(&spec.formats), ..Self::none(table) };
+        let nulls = [None, Some(&spec.nulls)];
+        let mut this = Self { stated: Some(&spec.formats), nulls, ..Self::none(table) };
         this.seek(table, [spec.time.clone()], Sought::Times);
         this.seek(table, spec.src.list().into_iter().chain(spec.dst.list()), Sought::None);
         this
@@ -121,6 +131,21 @@ impl<'a> ColumnFormats<'a> {
         }
         let of_label = if task == Some(Target::Classification) { Sought::None } else { Sought::Numbers };
         self.seek(table, label.list(), of_label);
+    }
+
+    /// Texts that stand for missing values. Stated ones of columns that are missing are faults,
+    /// unless another dataset has them.
+    fn nulls(&self, table: &Table, faults: &mut Faults) -> Vec<(usize, Names)> {
+        let [like, stated] = self.nulls;
+        let mut nulls = BTreeMap::new();
+        for (name, texts) in like.into_iter().chain(stated).flatten() {
+            match table.position(name) {
+                Ok(c) => _ = nulls.insert(c, texts.clone()),
+                Err(_) if like.is_some() => {}
+                Err(why) => faults.add(&table.name(), why),
+            }
+        }
+        nulls.into_iter().collect()
     }
 
     /// Formats that are known before the values are read. Stated ones of columns that are missing,
@@ -174,6 +199,7 @@ pub(super) fn profile(
     formats: ColumnFormats,
     faults: &mut Faults,
 ) -> Result<Vec<Profile>> {
+    table.add_nulls(formats.nulls(table, faults));
     let record = kept.load(name, |record: (Vec<Profile>, Vec<(usize, Format)>)| Some(record));
     if let Some((profiles, formats)) = record {
         table.add_formats(formats, faults);
@@ -188,7 +214,7 @@ pub(super) fn profile(
     table.add_formats(known, faults);
     let all = vec![true; table.columns.len()];
     let mut profiles = read_profiles(table, &all, &sought, faults)?;
-    let found = find(table, &mut profiles, faults);
+    let found = find(table, &mut profiles, faults)?;
     if !found.is_empty() {
         let wanted = table.only(found.iter().map(|(c, _)| *c));
         table.add_formats(found, faults);
@@ -223,28 +249,55 @@ fn read_profiles(
 }
 
 /// Formats of columns whose values all agree with one. Columns of which nearly all do are faults.
-fn find(table: &Table, profiles: &mut [Profile], faults: &mut Faults) -> Vec<(usize, Format)> {
+fn find(table: &Table, profiles: &mut [Profile], faults: &mut Faults) -> Result<Vec<(usize, Format)>> {
     let mut formats = Vec::new();
     for (c, profile) in profiles.iter_mut().enumerate() {
-        match profile.find_format() {
-            Found::One(format) => formats.push((c, format)),
-            Found::Nearly(format, count, examples) => faults.add_many(&table.name(), count, || {
-                let (name, what) = (&table.columns[c], format.describe());
-                let listed = examples.iter().map(|(place, text)| format!("{place} '{text}'"));
-                let listed = listed.collect::<Vec<_>>().join(", ");
-                let more = match count.saturating_sub(examples.len() as u64) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                format!(
-                    "column '{name}': {count} of {} values are not {what}: {listed}{more}; fix them, or \
-                     import the column as a category (column {name}=category) or ignore it (column \
-                     {name}=ignore)",
-                    profile.rows - profile.missing,
-                )
-            }),
-            Found::None | Found::Several(..) => {}
-        }
+        let (format, count, examples) = match profile.find_format() {
+            Found::One(format) => {
+                formats.push((c, format));
+                continue;
+            }
+            Found::Nearly(format, count, examples) => (format, count, examples),
+            Found::None | Found::Several(..) => continue,
+        };
+        let others = others_of(table, c, &format)?;
+        faults.add_many(&table.name(), count, || {
+            let (name, what) = (&table.columns[c], format.describe());
+            let listed = examples.iter().map(|(place, text)| format!("{place} '{text}'"));
+            let listed = listed.collect::<Vec<_>>().join(", ");
+            let more = match count.saturating_sub(examples.len() as u64) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let counts = others.as_ref().filter(|_| count > 1);
+            let counts = counts.map(|others| format!(", in all {}", others.list())).unwrap_or_default();
+            let declare = others.map(|others| format!(" declare these missing ({}),", others.nulls(name)));
+            format!(
+                "column '{name}': {count} of {} values are not {what}: {listed}{more}{counts}; fix them,{} \
+                 or import the column as a category (column {name}=category) or ignore it (column \
+                 {name}=ignore)",
+                profile.rows - profile.missing,
+                declare.unwrap_or_default(),
+            )
+        });
     }
-    formats
+    Ok(formats)
+}
+
+/// Values of the column number `c` that `format` does not read, if these are few different texts.
+///
+/// # Errors
+/// The table cannot be read.
+fn others_of(table: &Table, c: usize, format: &Format) -> Result<Option<Others>> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    table.scan(&table.only([c]), &mut Faults::default(), |batch, _| {
+        for row in 0..batch.rows {
+            let cell = batch.columns[c].get(row);
+            if counts.len() <= MAX_COUNTED && format.read(cell).is_none() {
+                *counts.entry(cell.text().into_owned()).or_default() += 1;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Others::new(counts.iter().map(|(text, count)| (&text[..], *count))))
 }

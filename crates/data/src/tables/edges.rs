@@ -178,8 +178,8 @@ impl EdgePlan {
                 Decision::Ignore(why) => {
                     faults.add(&name, format!("column '{column}' is named as a feature, but is {why}"));
                 }
-                Decision::Encode(planned) => {
-                    self.lines.push(ColumnLine { format, ..line(column, &planned, missing) });
+                Decision::Encode(planned, note) => {
+                    self.lines.push(ColumnLine { format, note, ..line(column, &planned, missing) });
                     self.features.push(FeatureColumn { position: c, planned });
                 }
             }
@@ -348,7 +348,7 @@ impl EdgePlan {
         let (has_labels, width) = (self.targets.target.is_some(), self.targets.width());
         let out = "leave it out of the edge features";
         let features = self.features.iter().map(|column| (column.position, out.to_string()));
-        let mut leaks = LeakSearch::new(table, features, &self.targets, self.time);
+        let mut leaks = LeakSearch::of_table(table, features, &self.targets, self.time);
         if times.is_some() || weights.is_some() || !placed.is_empty() || has_labels {
             table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
                 for row in (0..batch.rows).filter(|&row| is_kept(batch.first + row as u64)) {
@@ -397,6 +397,7 @@ impl EdgePlan {
                 .map(|(_, planned)| TargetEncoding::new(self.targets.names.clone().into(), planned, rule)),
             features,
             formats: self.table.as_ref().map(Table::named_formats).unwrap_or_default(),
+            nulls: self.table.as_ref().map(Table::named_nulls).unwrap_or_default(),
         }
     }
 

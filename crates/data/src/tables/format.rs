@@ -468,6 +468,20 @@ mod tests {
     }
 
     #[test]
+    fn years_of_two_digits_are_those_from_1970_to_2069() {
+        for short in 0..100 {
+            let year = if short < 70 { 2000 + short } else { 1900 + short };
+            let expected = time(&format!("{year}-03-01")).unwrap();
+            for (format, text) in
+                [("%d.%m.%y", format!("01.03.{short:02}")), ("%y%m%d", format!("{short:02}0301"))]
+            {
+                assert_eq!(read(format, &text), Some(Cell::Time(expected)), "{format}: {text}");
+            }
+        }
+        assert_eq!(read("%d.%m.%y", "01.03.1969"), None, "four digits need %Y");
+    }
+
+    #[test]
     fn formats_parse_and_print() {
         for text in ["decimal-comma", "decimal-point %", "decimal-comma €", "unix-ms", "%d/%m/%Y %H:%M"] {
             assert_eq!(text.parse::<Format>().unwrap().to_string(), text);

@@ -40,6 +40,9 @@ mod kept;
 mod key_writer;
 mod keys;
 mod leak;
+mod leak_counts;
+#[cfg(test)]
+mod leak_tests;
 mod leaks;
 mod link_tables;
 #[cfg(test)]
@@ -47,9 +50,14 @@ mod link_tests;
 mod memory;
 mod moments;
 mod names;
+mod node_leaks;
 mod node_rows;
 mod nodes;
+#[cfg(test)]
+mod null_tests;
+mod nulls;
 mod one_or_more;
+mod others;
 mod outside;
 mod parts;
 mod plan;
@@ -346,16 +354,10 @@ fn read(
         tasks.extend(task);
         report.edges.push(counts);
     }
-    for (i, plan) in plans.targets.iter().enumerate() {
-        let before = reduced.tasks.iter().find(|task| task.name == plan.name());
-        let of = (keys[plan.node_type], &nodes.parts[plan.node_type], before);
-        let number = plans.nodes.len() + plans.edges.len() + i;
-        let how = (schema.dangling, schema.seed.wrapping_add(number as u64));
-        let (task, counts) = plan.read(of, how, scratch, &mut faults)?;
-        tasks.extend(task.map(|(task, encoding)| {
-            preprocessing.targets.insert(task.name.clone(), encoding);
-            task
-        }));
+    let of = (&nodes.parts[..], &keys[..], &reduced.tasks[..]);
+    for (task, encoding, counts) in plans.read_targets(of, scratch, &mut faults)? {
+        preprocessing.targets.extend(encoding.map(|encoding| (counts.name.clone(), encoding)));
+        tasks.extend(task);
         report.targets.push(counts);
     }
     for plan in &plans.links {

@@ -114,6 +114,7 @@ impl<'a> NodePlan<'a> {
             || spec.time.is_some()
             || !spec.columns.is_empty()
             || !spec.formats.is_empty()
+            || !spec.nulls.is_empty()
             || !spec.features.is_empty()
             || !spec.ignore.is_empty()
         {
@@ -231,9 +232,9 @@ impl<'a> NodePlan<'a> {
                     }
                     add(why, 0);
                 }
-                Decision::Encode(planned) => {
+                Decision::Encode(planned, note) => {
                     let format = table.format(c);
-                    self.lines.push(ColumnLine { format, ..line(column, &planned, missing) });
+                    self.lines.push(ColumnLine { format, note, ..line(column, &planned, missing) });
                     self.features.push(FeatureColumn { position: c, planned });
                 }
             }
@@ -278,7 +279,7 @@ impl<'a> NodePlan<'a> {
         // which rows are left out is known once all keys are
         let leaves_out = self.changed == Changed::Keep;
         let mut of_labels = Faults::default();
-        let mut leaks = LeakSearch::new(table, self.examined(table), &self.targets, self.time);
+        let mut leaks = LeakSearch::of_table(table, self.examined(table, ""), &self.targets, self.time);
         table.scan(&all, faults, |batch, faults| {
             for row in 0..batch.rows {
                 if self.spec.is_numbered() {
@@ -333,14 +334,14 @@ impl<'a> NodePlan<'a> {
         Ok(NodeRead { keys, targets, split, changed, report })
     }
 
-    /// Columns that may determine the label, with the option that leaves each out: none if another
-    /// dataset chose them.
-    fn examined(&self, table: &Table) -> Vec<(usize, String)> {
-        let feature = |c: usize| (c, format!("leave it out (column {}=ignore)", table.columns[c]));
+    /// Columns that may determine a label, with the option that leaves each out ` of nodes 'user'`:
+    /// none if another dataset chose them.
+    pub(super) fn examined(&self, table: &Table, of: &str) -> Vec<(usize, String)> {
+        let feature = |c: usize| (c, format!("leave it out{of} (column {}=ignore)", table.columns[c]));
         let mut examined: Vec<_> = self.features.iter().map(|column| feature(column.position)).collect();
         let foreign = self.spec.foreign_keys.iter().flat_map(|foreign| foreign.column.list());
-        let out = "leave the foreign key out, and ignore its column";
-        examined.extend(foreign.filter_map(|name| Some((table.position(&name).ok()?, out.into()))));
+        let out = format!("leave the foreign key out{of}, and ignore its column");
+        examined.extend(foreign.filter_map(|name| Some((table.position(&name).ok()?, out.clone()))));
         if self.fixed.is_some() { Vec::new() } else { examined }
     }
 
@@ -437,7 +438,7 @@ impl<'a> NodePlan<'a> {
                 encoder.push(table, batch, faults, is_used)
             })?;
             encoding.time = self.time.map(|(c, unit)| (table.columns[c].clone(), unit));
-            encoding.formats = table.named_formats();
+            (encoding.formats, encoding.nulls) = (table.named_formats(), table.named_nulls());
         }
         for _ in 0..keys.added {
             encoder.push_missing()?;

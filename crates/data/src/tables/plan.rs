@@ -5,7 +5,7 @@ use super::{
     faults::Faults,
     profile::{MAX_DISTINCT, Profile, Shape},
     rule::{ColumnRule, Kind, Missing, Part},
-    schema::Target,
+    schema::{CATEGORY_LIMIT, Target},
     value,
 };
 
@@ -28,12 +28,15 @@ pub struct ColumnLine {
     /// Format by which its texts are read, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+    /// Remark about values that may be missing ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl ColumnLine {
     /// Creates the line of a column without features.
     pub(super) fn new(column: &str, becomes: String, missing: u64, format: Option<String>) -> Self {
-        Self { column: column.into(), becomes, features: 0, missing, format }
+        Self { column: column.into(), becomes, features: 0, missing, format, note: None }
     }
 }
 
@@ -46,9 +49,9 @@ pub(super) struct FeatureColumn {
     pub(super) planned: Planned,
 }
 
-/// Encoding of a column, or the reason for which it is ignored.
+/// Encoding of a column with a remark about it, or the reason for which it is ignored.
 pub(super) enum Decision {
-    Encode(Planned),
+    Encode(Planned, Option<String>),
     Ignore(String),
 }
 
@@ -86,6 +89,7 @@ pub(super) fn decide(
         return ignored("ignored: all values are missing".into());
     };
     let missing = rule.missing.unwrap_or_default();
+    let mut note = None;
     let kind = match (rule.kind, shape) {
         (Some(kind), _) => kind,
         (None, _) if rule.scale.is_some() => Kind::Number,
@@ -94,29 +98,19 @@ pub(super) fn decide(
         (None, Shape::Number) => Kind::Number,
         (None, Shape::Time) => Kind::Date,
         (None, Shape::List) => Kind::Embedding,
-        (None, Shape::Text) => {
-            let distinct = profile.distinct(shape).map_or(usize::MAX, |values| values.len());
-            let repeats = (profile.rows - profile.missing) as usize >= 2 * distinct.min(usize::MAX / 2);
-            if distinct > category_limit || !repeats {
-                let count = if distinct == usize::MAX {
-                    format!("more than {MAX_DISTINCT}")
-                } else {
-                    distinct.to_string()
-                };
-                let (_, text) = profile.first(Shape::Text).unwrap_or_default();
-                let example =
-                    if text.is_empty() { text.clone() } else { format!(", such as '{}'", short(&text)) };
-                let use_it = remedy(name, distinct, &text);
-                return ignored(format!("ignored: free text ({count} different values{example}){use_it}"));
+        (None, Shape::Text) => match category_of(name, profile, category_limit) {
+            Ok(remark) => {
+                note = remark;
+                Kind::Category
             }
-            Kind::Category
-        }
+            Err(why) => return ignored(why),
+        },
     };
     if odd > 0 && !matches!(kind, Kind::Category | Kind::Code) {
         odd_values(table, name, profile, shape, faults);
     }
     check_kind(table, name, profile, kind, shape, faults);
-    Decision::Encode(match kind {
+    let planned = match kind {
         Kind::Number => Planned::Number { scale: rule.scale.unwrap_or_default(), missing },
         Kind::Boolean => Planned::Boolean { missing },
         Kind::Date => {
@@ -128,7 +122,38 @@ pub(super) fn decide(
             let values = profile.distinct(shape).unwrap_or_default();
             Planned::Category { values, of: shape, one_hot: kind == Kind::Category, missing }
         }
-    })
+    };
+    Decision::Encode(planned, note)
+}
+
+/// Remark about a column of texts that becomes a category.
+///
+/// # Errors
+/// The reason for which it is ignored.
+fn category_of(name: &str, profile: &Profile, limit: usize) -> Result<Option<String>, String> {
+    let distinct = profile.distinct(Shape::Text).map_or(usize::MAX, |values| values.len());
+    let repeats = (profile.rows - profile.missing) as usize >= 2 * distinct.min(usize::MAX / 2);
+    if let Some((what, declare)) = profile.mixed(name) {
+        // numbers are no category of many values
+        return match distinct > limit.min(CATEGORY_LIMIT) || !repeats {
+            false => Ok(Some(format!("column '{name}': {what}, so that it became a category; {declare}"))),
+            true if distinct <= MAX_DISTINCT => {
+                Err(format!("ignored: {what}; {declare}; or column {name}=category"))
+            }
+            true => Err(format!("ignored: {what}; {declare}")),
+        };
+    }
+    if distinct <= limit && repeats {
+        return Ok(None);
+    }
+    let count = match distinct {
+        usize::MAX => format!("more than {MAX_DISTINCT}"),
+        distinct => distinct.to_string(),
+    };
+    let (_, text) = profile.first(Shape::Text).unwrap_or_default();
+    let example = if text.is_empty() { text.clone() } else { format!(", such as '{}'", short(&text)) };
+    let use_it = remedy(name, distinct, &text);
+    Err(format!("ignored: free text ({count} different values{example}){use_it}"))
 }
 
 /// Rules by which a column of texts, such as `example`, is not ignored.
@@ -164,9 +189,12 @@ fn odd_values(table: &str, name: &str, profile: &Profile, shape: Shape, faults: 
             [] => String::new(),
             states => format!(" or state its format ({}),", states.join(" or ")),
         };
+        let counts = profile.others().map(|(_, _, others)| others.list()).filter(|_| count > 1);
+        let counts = counts.map(|list| format!(", in all {list}")).unwrap_or_default();
+        let declare = profile.declare(name);
         format!(
-            "column '{name}': {count} of {} values are not {}: {}{more}; fix them,{state} or import the \
-             column as a category (column {name}=category) or ignore it (column {name}=ignore)",
+            "column '{name}': {count} of {} values are not {}: {}{more}{counts}; fix them,{declare}{state} \
+             or import the column as a category (column {name}=category) or ignore it (column {name}=ignore)",
             profile.rows - profile.missing,
             shape.noun(),
             listed.join(", "),
@@ -196,7 +224,10 @@ fn check_kind(table: &str, name: &str, profile: &Profile, kind: Kind, shape: Sha
         let example = profile.first(shape).map_or(String::new(), |(place, text)| format!("{place} '{text}'"));
         faults.add(
             table,
-            format!("column '{name}': not every value is {noun}: {example}; choose another kind"),
+            format!(
+                "column '{name}': not every value is {noun}: {example};{} choose another kind",
+                profile.declare(name).replace("),", "), or")
+            ),
         );
     }
     if matches!(kind, Kind::Number) && profile.infinite.1 > 0 {
@@ -332,8 +363,12 @@ pub(super) fn decide_target(
             faults.add(
                 table,
                 format!(
-                    "column '{name}': a target of a regression is a number, but the column holds {}s",
-                    &shape.noun()[2..]
+                    "column '{name}': a target of a regression is a number, but the column holds {}s{}",
+                    &shape.noun()[2..],
+                    profile
+                        .mixed(name)
+                        .map(|(what, declare)| format!(": {what}; {declare}"))
+                        .unwrap_or_default()
                 ),
             );
         } else if odd > 0 {
@@ -359,7 +394,8 @@ pub(super) fn decide_target(
             table,
             format!(
                 "column '{name}': {count} classes in {present} labels; name another column, or pass the task \
-                 'regression' if it is a number"
+                 'regression' if it is a number{}",
+                profile.mixed(name).map(|(what, declare)| format!("; {what}; {declare}")).unwrap_or_default()
             ),
         );
         return None;
@@ -370,7 +406,14 @@ pub(super) fn decide_target(
 /// Line about a column that becomes features.
 pub(super) fn line(column: &str, planned: &Planned, missing: u64) -> ColumnLine {
     let features = planned.fit(&super::stats::Stats::default()).width();
-    ColumnLine { column: column.into(), becomes: planned.describe(), features, missing, format: None }
+    ColumnLine {
+        column: column.into(),
+        becomes: planned.describe(),
+        features,
+        missing,
+        format: None,
+        note: None,
+    }
 }
 
 /// Treatment of missing values if no rule says otherwise.

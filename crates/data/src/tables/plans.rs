@@ -11,10 +11,13 @@ use super::{
     keys::NodeKeys,
     link_tables::LinkTablePlan,
     memory::MemoryTable,
+    node_leaks,
     nodes::{NodePlan, NodeRead},
     outside::{self, KnownKeys},
+    parts::{NodePart, TaskPart},
+    preprocessing::TaskEncoding,
     removals::{RemovalPlan, Removals},
-    report::{EdgeReport, EndReport, NodeReport, TableReport},
+    report::{EdgeReport, EndReport, NodeReport, TableReport, TargetReport},
     rule::Kind,
     schema::{Dangling, Names, TableSchema},
     schema_parts::TaskFiles,
@@ -25,7 +28,7 @@ use super::{
 };
 use crate::{
     external::{RecordSorter, Scratch, SortedRecords},
-    typed::TypedDataset,
+    typed::{Task, TypedDataset},
 };
 
 /// Budgets of an import in bytes.
@@ -123,6 +126,9 @@ impl<'a> Opener<'a> {
         )))
     }
 }
+
+/// Task of a table of targets, its encoding, and the counts of its rows.
+type ReadTargets = (Option<TaskPart>, Option<TaskEncoding>, TargetReport);
 
 /// Plans of all tables.
 pub(super) struct Plans<'a> {
@@ -278,6 +284,38 @@ impl<'a> Plans<'a> {
         }
         let (keys, reports) = reads.into_iter().map(|read| (read.keys, read.report)).unzip();
         Ok(FinishedNodes { keys, parts, tasks, encodings, reports, changed })
+    }
+
+    /// Reads the tables of targets, whose rows follow those of the tasks `before`. A table with a
+    /// fault may have no task.
+    pub(super) fn read_targets(
+        &self,
+        (nodes, keys, before): (&[NodePart], &[&NodeKeys], &[Task]),
+        scratch: &Scratch,
+        faults: &mut Faults,
+    ) -> Result<Vec<ReadTargets>> {
+        let mut read = Vec::new();
+        for (i, plan) in self.targets.iter().enumerate() {
+            let before = before.iter().find(|task| task.name == plan.name());
+            let number = self.nodes.len() + self.edges.len() + i;
+            let how = (self.schema.dangling, self.schema.seed.wrapping_add(number as u64));
+            let of = (keys[plan.node_type], &nodes[plan.node_type], before);
+            let (task, report) = plan.read(of, how, scratch, faults)?;
+            let (task, encoding) = task.unzip();
+            read.push((task, encoding, report));
+        }
+        for (t, plan) in self.nodes.iter().enumerate().filter(|_| !faults.any()) {
+            let of_type = self.targets.iter().zip(&mut read).filter(|(plan, _)| plan.node_type == t);
+            let of_type = of_type.filter_map(|(plan, (task, _, report))| {
+                Some(((task.as_ref()?, plan.time.map(|(_, unit)| unit)), report))
+            });
+            let (tasks, reports): (Vec<_>, Vec<_>) = of_type.unzip();
+            if !tasks.is_empty() {
+                let leaks = node_leaks::find(plan, keys[t], &tasks)?;
+                reports.into_iter().zip(leaks).for_each(|(report, leaks)| report.labels.leaks.extend(leaks));
+            }
+        }
+        Ok(read)
     }
 
     /// Dataset whose rows precede those of the tables, without those that end, and the rows that

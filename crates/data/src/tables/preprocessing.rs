@@ -81,6 +81,9 @@ pub(super) struct TaskEncoding {
     /// Formats of the columns that have one, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) formats: BTreeMap<String, Format>,
+    /// Texts that stand for missing values in single columns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) nulls: BTreeMap<String, Names>,
     /// Column of the target.
     pub(super) target: TargetEncoding,
 }
@@ -99,6 +102,9 @@ pub(super) struct NodeEncoding {
     /// Formats of the columns that have one, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) formats: BTreeMap<String, Format>,
+    /// Texts that stand for missing values in single columns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) nulls: BTreeMap<String, Names>,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
     /// Column of the target.
@@ -201,6 +207,9 @@ pub(super) struct EdgeEncoding {
     /// Formats of the columns that have one, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) formats: BTreeMap<String, Format>,
+    /// Texts that stand for missing values in single columns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) nulls: BTreeMap<String, Names>,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
 }
@@ -315,6 +324,14 @@ impl Preprocessing {
                 .iter()
                 .filter(|(name, _)| known.weight.as_ref() == Some(*name))
                 .map(|(name, format)| (name.clone(), format.clone()))
+                .collect(),
+            nulls: known
+                .nulls
+                .iter()
+                .filter(|(name, _)| {
+                    known.weight.iter().chain(&known.src).chain(&known.dst).any(|of| of == *name)
+                })
+                .map(|(name, nulls)| (name.clone(), nulls.clone()))
                 .collect(),
             // Edges with times or features are always kept.
             keep_duplicates: known.keep_duplicates || known.time.is_some() || !known.features.is_empty(),

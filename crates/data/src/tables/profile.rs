@@ -1,12 +1,16 @@
 //! Types of columns, found by reading all values once.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     column::{Batch, Cell, Column},
     format::Format,
+    others::Others,
     readings::{Found, Readings, Sought},
     value,
 };
@@ -19,6 +23,8 @@ const EXAMPLES: usize = 5;
 const MOSTLY: f64 = 0.95;
 /// Number of values below which a column of several types is a column of texts.
 const FEW: u64 = 20;
+/// Different values of other types than most, which are counted beyond [`MAX_DISTINCT`].
+const MAX_OTHERS: usize = 20;
 
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,6 +55,17 @@ impl Shape {
             Self::Text => "a text",
         }
     }
+
+    /// Description of several values, for messages.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Bool => "truth values",
+            Self::Number => "numbers",
+            Self::Time => "dates",
+            Self::List => "lists of numbers",
+            Self::Text => "texts",
+        }
+    }
 }
 
 /// Value of a cell in its most specific type.
@@ -75,6 +92,21 @@ pub(super) fn canonical<'a>(cell: Cell<'a>, shape: Shape) -> Option<Cow<'a, str>
     Some(Cow::Owned(value::parse(text, &mut Vec::new()).text().into_owned()))
 }
 
+/// Type of a value as a text; `None` if it is missing in columns of numbers.
+fn shape_of(text: &str) -> Option<Shape> {
+    if value::is_missing_word(text.trim()) {
+        return None;
+    }
+    Some(match value::parse(text, &mut Vec::new()) {
+        Cell::Missing => return None,
+        Cell::Bool(_) => Shape::Bool,
+        Cell::Int(_) | Cell::Float(_) => Shape::Number,
+        Cell::Time(_) => Shape::Time,
+        Cell::List(_) => Shape::List,
+        Cell::Text(_) => Shape::Text,
+    })
+}
+
 /// Counts of a column.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Profile {
@@ -99,8 +131,11 @@ pub(super) struct Profile {
     /// Lengths of lists: that of the first, and position of a list of another length.
     pub(super) width: Option<usize>,
     pub(super) other_width: Option<(String, usize)>,
-    /// Distinct values as texts; `None` if they are too many.
-    distinct: Option<BTreeSet<String>>,
+    /// Distinct values as texts, with their numbers; `None` if they are too many.
+    distinct: Option<BTreeMap<String, u64>>,
+    /// The type of most of these, and the values of other types with their numbers, unless these
+    /// are many.
+    others: Option<(Shape, BTreeMap<String, u64>)>,
     /// Type that no encoder reads.
     pub(super) other: Option<String>,
     /// Formats that the texts agree with, while they are read.
@@ -115,7 +150,7 @@ pub(super) struct Profile {
 impl Profile {
     /// Creates the profile of a column without rows, of which formats are `sought`.
     pub(super) fn new(sought: Sought) -> Self {
-        Self { distinct: Some(BTreeSet::new()), readings: Readings::new(sought), ..Self::default() }
+        Self { distinct: Some(BTreeMap::new()), readings: Readings::new(sought), ..Self::default() }
     }
 
     /// Adds the column `c` of a batch; `file` stands before the positions of its rows.
@@ -178,25 +213,73 @@ impl Profile {
             }
             if self.distinct.is_some() && shape != Shape::List {
                 self.note_distinct(&cell.text());
+            } else if let Some((most, others)) = &mut self.others
+                && *most != shape
+            {
+                *others.entry(cell.text().into_owned()).or_default() += 1;
+                self.others.take_if(|(_, others)| others.len() > MAX_OTHERS);
             }
         }
     }
 
     fn note_distinct(&mut self, text: &str) {
-        if let Some(distinct) = &mut self.distinct {
-            if !distinct.contains(text) {
-                distinct.insert(text.into());
-            }
-            if distinct.len() > MAX_DISTINCT {
-                self.distinct = None;
-            }
+        let Some(distinct) = &mut self.distinct else { return };
+        match distinct.get_mut(text) {
+            Some(count) => *count += 1,
+            None => _ = distinct.insert(text.into(), 1),
         }
+        if let Some(distinct) = self.distinct.take_if(|distinct| distinct.len() > MAX_DISTINCT) {
+            let most = self.most();
+            let others = distinct.into_iter().filter(|(text, _)| shape_of(text).is_some_and(|of| of != most));
+            let others: BTreeMap<String, u64> = others.take(MAX_OTHERS + 1).collect();
+            self.others = (others.len() <= MAX_OTHERS).then_some((most, others));
+        }
+    }
+
+    /// Type of most of the values.
+    fn most(&self) -> Shape {
+        SHAPES.into_iter().max_by_key(|&shape| (self.counts[shape as usize], shape)).unwrap_or(Shape::Text)
+    }
+
+    /// Type of more than half of the values, the number of these, and the others, if these are a
+    /// few different texts.
+    pub(super) fn others(&self) -> Option<(Shape, u64, Others)> {
+        let most = self.most();
+        let (count, present) = (self.counts[most as usize], self.counts.iter().sum::<u64>());
+        let all = match (&self.distinct, &self.others) {
+            (Some(distinct), _) => distinct,
+            (None, Some((of, others))) if *of == most => others,
+            _ => return None,
+        };
+        let texts = all.iter().filter(|(text, _)| shape_of(text) == Some(Shape::Text));
+        let others = Others::new(texts.map(|(text, count)| (&text[..], *count)))?;
+        let is_all = others.count() == present - count;
+        (most != Shape::Text && is_all && count * 2 > present).then_some((most, count, others))
+    }
+
+    /// Remark about a column of texts of which more than half are numbers or dates: the share of
+    /// these, and the other values, with what to do about these.
+    pub(super) fn mixed(&self, column: &str) -> Option<(String, String)> {
+        let (most, count, others) = self.others().filter(|_| self.shape() == Some((Shape::Text, 0)))?;
+        let all = count + others.count();
+        let what = format!("{count} of {all} values are {}, the others {}", most.plural(), others.list());
+        Some((what, format!("if these are missing values, declare them so ({})", others.nulls(column))))
+    }
+
+    /// Way out of a few texts among values of another type, for a message: `, declare these missing
+    /// (null age=unknown)`; empty if there are other faults.
+    pub(super) fn declare(&self, column: &str) -> String {
+        let others = self.others().filter(|_| self.doubtful.is_empty());
+        let declare = |(_, _, others): (Shape, u64, Others)| {
+            format!(" declare these missing ({}),", others.nulls(column))
+        };
+        others.map(declare).unwrap_or_default()
     }
 
     /// Distinct values as texts, ascending: numbers by value. `None` if there are more than
     /// [`MAX_DISTINCT`].
     pub(super) fn distinct(&self, shape: Shape) -> Option<Vec<String>> {
-        let texts = self.distinct.as_ref()?.iter();
+        let texts = self.distinct.as_ref()?.keys();
         let values: BTreeSet<String> =
             texts.filter_map(|text| Some(canonical(Cell::Text(text), shape)?.into_owned())).collect();
         let mut values: Vec<String> = values.into_iter().collect();
@@ -209,7 +292,8 @@ impl Profile {
 
     /// Returns true if each truth value of a column without missing words has one spelling.
     pub(super) fn spells_once(&self) -> bool {
-        let spellings: BTreeSet<&str> = self.distinct.iter().flatten().map(|text| text.trim()).collect();
+        let spellings = self.distinct.iter().flat_map(BTreeMap::keys).map(|text| text.trim());
+        let spellings: BTreeSet<&str> = spellings.collect();
         let values = self.distinct(Shape::Bool).map_or(0, |values| values.len());
         self.words == 0 && spellings.len() == values
     }
@@ -220,7 +304,7 @@ impl Profile {
         if present == 0 {
             return (self.words > 0).then_some((Shape::Text, 0));
         }
-        let most = SHAPES.into_iter().max_by_key(|&shape| (self.counts[shape as usize], shape))?;
+        let most = self.most();
         let odd = present - self.counts[most as usize];
         if odd == 0 {
             return Some((most, 0));
@@ -290,7 +374,9 @@ impl Profile {
         }
         let example = self.first(Shape::Text).or_else(|| self.first(Shape::Bool));
         let example = example.map_or("no value is there".into(), |(place, text)| format!("{place} '{text}'"));
-        format!("column '{column}': not every value is one of {what}: {example}")
+        let declare = self.declare(column);
+        let declare = declare.strip_suffix(',').map(|declare| format!(";{declare}")).unwrap_or_default();
+        format!("column '{column}': not every value is one of {what}: {example}{declare}")
     }
 
     /// Number of rows without a value, if the column has the type `shape`.

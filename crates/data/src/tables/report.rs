@@ -155,7 +155,7 @@ fn write_columns(f: &mut fmt::Formatter<'_>, columns: &[ColumnLine]) -> fmt::Res
         let format = line.format.as_ref().map(|format| format!(", written as {format}")).unwrap_or_default();
         writeln!(f, "  {:width$}  {}{format}{features}{missing}", line.column, line.becomes)?;
     }
-    Ok(())
+    columns.iter().filter_map(|line| line.note.as_ref()).try_for_each(|note| writeln!(f, "  warning: {note}"))
 }
 
 impl fmt::Display for TableReport {

@@ -144,6 +144,9 @@ pub struct NodeTable {
     /// if missing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub formats: BTreeMap<String, Format>,
+    /// Texts that stand for a missing value in single columns, such as `age = ["unknown", "<5"]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nulls: BTreeMap<String, Names>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
@@ -218,6 +221,9 @@ pub struct EdgeTable {
     /// if missing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub formats: BTreeMap<String, Format>,
+    /// Texts that stand for a missing value in single columns, such as `age = ["unknown", "<5"]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nulls: BTreeMap<String, Names>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
@@ -267,6 +273,9 @@ pub struct TargetTable {
     /// if missing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub formats: BTreeMap<String, Format>,
+    /// Texts that stand for a missing value in single columns, such as `age = ["unknown", "<5"]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nulls: BTreeMap<String, Names>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
@@ -324,6 +333,9 @@ pub struct LinkTable {
     /// if missing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub formats: BTreeMap<String, Format>,
+    /// Texts that stand for a missing value in single columns, such as `age = ["unknown", "<5"]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nulls: BTreeMap<String, Names>,
     /// Separator of a CSV file; found if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,

@@ -8,6 +8,8 @@ use super::{
     faults::{Faults, FaultyRows},
     kept::Kept,
     keys::{Ends, KeyColumns, NONE, NodeKeys, shown},
+    leak::Leak,
+    leaks::LeakSearch,
     parts::{NodePart, TaskPart},
     plan::ColumnLine,
     preprocessing::{TargetEncoding, TaskEncoding},
@@ -41,6 +43,8 @@ pub(super) struct TargetTablePlan<'a> {
     /// Column of the time, and its unit.
     pub(super) time: Option<(usize, TimeUnit)>,
     targets: TargetPlan,
+    /// Columns that may determine the label, with what to do about each.
+    examined: Vec<(usize, String)>,
     /// Role of every column.
     pub(super) lines: Vec<ColumnLine>,
 }
@@ -67,6 +71,10 @@ impl<'a> TargetTablePlan<'a> {
         let mut targets = TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref()).by_files(parts);
         let known = (like.map(|like| &like.target), time.map(|(c, _)| c));
         targets.assign(&table, &columns.profiles, known, &mut columns.roles, faults);
+        let examined = match like {
+            Some(_) => Vec::new(),
+            None => examined(&columns.roles, time.map(|(c, _)| c)),
+        };
         let lines = columns.lines("targets");
         let profiles = columns.profiles;
         let node_type = spec.end().number(types);
@@ -82,6 +90,7 @@ impl<'a> TargetTablePlan<'a> {
             profiles,
             time,
             targets,
+            examined,
         })
     }
 
@@ -126,7 +135,8 @@ impl<'a> TargetTablePlan<'a> {
         let is_kept = |row: u64| ids[row as usize] != NONE && early.binary_search(&row).is_err();
         let kept: Vec<u64> = (0..ids.len() as u64).filter(|&row| is_kept(row)).collect();
         let ids = ends::keep(scratch, &format!("{name}-nodes"), &ids, is_kept)?;
-        let (info, time) = self.rows(&kept, (&ids, nodes), scratch, &name, faults)?;
+        let (info, time, leaks) = self.rows(&kept, (&ids, nodes), scratch, &name, faults)?;
+        report.labels.leaks = leaks;
         self.refuse_repeated(&kept, (&ids, time.as_deref()), before, faults)?;
         report.targets = kept.len() as u64;
         let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
@@ -137,6 +147,7 @@ impl<'a> TargetTablePlan<'a> {
             time: self.time.map(|(c, unit)| (self.table.columns[c].clone(), unit)),
             id: self.spec.id.list(),
             formats: self.table.named_formats(),
+            nulls: self.table.named_nulls(),
             target: TargetEncoding::new(self.spec.label.clone(), planned, self.targets.rule.as_ref()),
         };
         let part = TaskPart {
@@ -213,8 +224,8 @@ impl<'a> TargetTablePlan<'a> {
         Ok(early)
     }
 
-    /// Targets and times of the rows `kept`, whose nodes are `ids`. A row without a time, or from
-    /// before its node exists, is a fault.
+    /// Targets and times of the rows `kept`, whose nodes are `ids`, and columns of the table that
+    /// determine a target. A row without a time, or from before its node exists, is a fault.
     fn rows(
         &self,
         kept: &[u64],
@@ -222,17 +233,22 @@ impl<'a> TargetTablePlan<'a> {
         scratch: &Scratch,
         name: &str,
         faults: &mut Faults,
-    ) -> Result<(RowInfo, Option<Buffer<i64>>)> {
+    ) -> Result<(RowInfo, Option<Buffer<i64>>, Vec<Leak>)> {
         let table = &self.table;
-        let mut info = RowInfo::default();
+        let (mut info, mut rows) = (RowInfo::default(), Vec::new());
+        let (labels, width) = (self.targets.labels(), self.targets.width());
+        // dates of columns that no model reads may be late
+        let mut leaks = LeakSearch::new(table, self.examined.iter().cloned(), labels, None, width);
         let mut times: Option<Rows<i64>> =
             self.time.map(|_| scratch.column(&format!("{name}-time"))).transpose()?;
         let (mut untimed, mut early, mut next) = (FaultyRows::default(), FaultyRows::default(), 0);
         table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
+            rows.clear();
             for row in 0..batch.rows {
                 if kept.get(next) != Some(&(batch.first + row as u64)) {
                     continue;
                 }
+                rows.push(row);
                 let v = ids[next] as usize;
                 next += 1;
                 self.targets.read(table, batch, row, &mut info, faults);
@@ -248,6 +264,7 @@ impl<'a> TargetTablePlan<'a> {
                     _ => {}
                 }
             }
+            leaks.iter_mut().for_each(|leaks| leaks.add(batch, &rows, &info));
             Ok(())
         })?;
         let fix = "complete the times, or remove these rows";
@@ -255,7 +272,8 @@ impl<'a> TargetTablePlan<'a> {
         let fix = "remove these rows, correct the time of the node, or choose dangling = drop (drop these \
                    targets)";
         early.report(&table.name(), "with a time before that from which the node exists", fix, faults);
-        Ok((info, times.map(Rows::finish).transpose()?))
+        let leaks = leaks.map(LeakSearch::finish).unwrap_or_default();
+        Ok((info, times.map(Rows::finish).transpose()?, leaks))
     }
 
     /// Adds a fault for rows of the same node and time as an earlier one, of which `before` may be
@@ -296,4 +314,15 @@ impl<'a> TargetTablePlan<'a> {
         rows.report(&self.table.name(), what, fix, faults);
         Ok(())
     }
+}
+
+/// Columns without a role, and that of the time, with what to do about one that determines the
+/// label. The key is none of them: a node may well have one label at all times.
+fn examined(roles: &[Option<String>], time: Option<usize>) -> Vec<(usize, String)> {
+    let remedy = |(c, role): (usize, &Option<String>)| match role {
+        _ if time == Some(c) => Some((c, "take rows of all labels at each time".to_string())),
+        None => Some((c, "keep it out of the features (this import ignores it)".to_string())),
+        Some(_) => None,
+    };
+    roles.iter().enumerate().filter_map(remedy).collect()
 }

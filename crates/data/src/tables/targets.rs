@@ -98,7 +98,10 @@ impl TargetPlan {
         if found.len() == self.names.len() {
             let target = self.choose(&name, &found, profiles, known, faults);
             for (k, &c) in found.iter().enumerate() {
-                roles[c] = target.as_ref().map(|target| target.describe(k));
+                let of_class = matches!(target, Some(PlannedTarget::Classes(_))) && known.is_none();
+                let mixed = profiles[c].mixed(&table.columns[c]).filter(|_| of_class);
+                let mixed = mixed.map(|(what, declare)| format!("; {what}; {declare}")).unwrap_or_default();
+                roles[c] = target.as_ref().map(|target| target.describe(k) + &mixed);
             }
             self.target = target.map(|target| (found, target));
         }
@@ -265,6 +268,16 @@ impl TargetPlan {
             }
             Ok(())
         })
+    }
+
+    /// Names of the labels with their numbers of classes, `None` for numbers.
+    pub(super) fn labels(&self) -> Vec<(String, Option<usize>)> {
+        let Some((_, planned)) = &self.target else { return Vec::new() };
+        let classes = |k: usize| match planned {
+            PlannedTarget::Classes(columns) => Some(columns[k].names.len()),
+            PlannedTarget::Values => None,
+        };
+        self.names.iter().enumerate().map(|(k, name)| (name.clone(), classes(k))).collect()
     }
 
     /// Column of the time by which rows are divided.

@@ -92,6 +92,7 @@ class Dataset(Stores):
         missing: str | None = None,
         category_limit: int | None = None,
         formats: dict[str, str] | None = None,
+        nulls: dict[str, str | list[str]] | None = None,
         node_type: str | None = None,
         src: str | list[str] | None = None,
         dst: str | list[str] | None = None,
@@ -105,6 +106,7 @@ class Dataset(Stores):
         edge_features: list[str] | None = None,
         edge_columns: dict[str, str] | None = None,
         edge_formats: dict[str, str] | None = None,
+        edge_nulls: dict[str, str | list[str]] | None = None,
         edge_type: str | None = None,
         reverse: str | None = None,
         undirected: bool = False,
@@ -116,6 +118,7 @@ class Dataset(Stores):
         target_split: str | None = None,
         target_name: str | None = None,
         target_formats: dict[str, str] | None = None,
+        target_nulls: dict[str, str | list[str]] | None = None,
         separator: str | None = None,
         quote: str | None = None,
         schema: Any = None,
@@ -158,6 +161,8 @@ class Dataset(Stores):
                 ``"decimal-point"`` (1,234.56), with the sign of a unit as in ``"decimal-comma €"``;
                 a pattern of dates such as ``"%d.%m.%Y"``; ``"unix-s"``, ``"unix-ms"``, ``"unix-us"``
                 or ``"unix-ns"``. Default: the only one that reads all values of a column.
+            nulls: Texts that stand for a missing value in single columns, such as
+                ``{"age": ["unknown", "<5"]}``.
             node_type: Name of the node type.
             src, dst: Columns of the keys of an edge's source and destination.
             src_type, dst_type: Node types of the sources and of the destinations, if these are two,
@@ -167,8 +172,8 @@ class Dataset(Stores):
                 kind and their split, as ``label``, ``task`` and ``split``. The default split is by
                 the time, if edges have one.
             edge_features: Columns that become edge features.
-            edge_columns, edge_formats: Treatment of single edge features, as ``columns``, and formats
-                of columns, as ``formats``.
+            edge_columns, edge_formats, edge_nulls: Treatment of single edge features, as ``columns``,
+                and formats and missing values of columns, as ``formats`` and ``nulls``.
             edge_type: Name of the edge type.
             reverse: Name of an edge type of the reverse edges, which is added.
             undirected: Stores every edge in both directions.
@@ -178,7 +183,8 @@ class Dataset(Stores):
             target_task, target_split: Kind and split of the targets, as ``edge_task`` and
                 ``edge_split``.
             target_name: Name of the task. Default: that of the label.
-            target_formats: Formats of columns of the targets, as ``formats``.
+            target_formats, target_nulls: Formats and missing values of columns of the targets, as
+                ``formats`` and ``nulls``.
             separator, quote: Of CSV files; found by default.
             schema: Several tables, instead of the arguments above: the path of a schema file, or a
                 dict with the same entries, whose ``files`` may be tables.
@@ -203,7 +209,8 @@ class Dataset(Stores):
             OSError: A file cannot be read or written.
 
         Warns:
-            UserWarning: A column determines the label, with the share of the labelled rows.
+            UserWarning: A column determines the label, with the share of the labelled rows; or it
+                became a category, although most of its values are numbers or dates.
 
         Example:
             >>> import graphmill

@@ -22,7 +22,8 @@ from .progress import watch
 NODE_OPTIONS = {
     "id": "id", "node_time": "time", "label": "label", "task": "task", "split": "split",
     "features": "features", "ignore": "ignore", "columns": "columns", "missing": "missing",
-    "category_limit": "category_limit", "formats": "formats", "separator": "separator", "quote": "quote",
+    "category_limit": "category_limit", "formats": "formats", "nulls": "nulls", "separator": "separator",
+    "quote": "quote",
 }  # fmt: skip
 #: those that describe its edge table
 EDGE_OPTIONS = {
@@ -31,12 +32,13 @@ EDGE_OPTIONS = {
     "edge_label": "label", "edge_task": "task", "edge_split": "split", "edge_features": "features",
     "edge_columns": "columns", "missing": "missing", "reverse": "reverse",
     "undirected": "undirected", "keep_duplicates": "keep_duplicates", "edge_formats": "formats",
-    "separator": "separator", "quote": "quote",
+    "edge_nulls": "nulls", "separator": "separator", "quote": "quote",
 }  # fmt: skip
 #: those that describe its table of targets
 TARGET_OPTIONS = {
     "target_id": "id", "target_time": "time", "target_label": "label", "target_task": "task",
-    "target_split": "split", "target_name": "name", "target_formats": "formats", "separator": "separator", "quote": "quote",
+    "target_split": "split", "target_name": "name", "target_formats": "formats",
+    "target_nulls": "nulls", "separator": "separator", "quote": "quote",
 }  # fmt: skip
 #: all arguments that describe tables
 OPTIONS = {
@@ -262,11 +264,13 @@ def _names(value: Any) -> list[str]:
 
 
 def warn_of_leaks(report: dict[str, Any]) -> None:
-    """Warns of columns that determine the label, which an import found."""
-    for which in ("nodes", "edges"):
+    """Warns of columns that determine the label, and of those that may have missing values, which an import found."""
+    for which, name in (("nodes", "type"), ("edges", "type"), ("targets", "name")):
         for table in report.get(which, ()):
-            for leak in table.get("leaks", ()):
-                warnings.warn(f"{which} '{table['type']}': {leak['message']}", UserWarning, stacklevel=3)
+            notes = [leak["message"] for leak in table.get("leaks", ())]
+            notes += [column["note"] for column in table["columns"] if "note" in column]
+            for note in notes:
+                warnings.warn(f"{which} '{table[name]}': {note}", UserWarning, stacklevel=3)
 
 
 class TemporaryDirectory:

@@ -22,6 +22,8 @@ use super::{
     column::{Batch, Column, OutputRows},
     faults::{Faults, MAX_LISTED},
     format::Format,
+    nulls::Nulls,
+    schema::Names,
 };
 
 /// Rows of a batch.
@@ -76,6 +78,8 @@ pub(super) struct Table {
     input: Input,
     /// Columns with a format, by which their texts are read.
     formats: Vec<(usize, Format)>,
+    /// Columns with texts that stand for missing values.
+    nulls: Vec<(usize, Names)>,
     /// Rows that fit the memory, once they were read.
     cache: RefCell<Option<Vec<Batch>>>,
     /// Maximum number of bytes of the cache.
@@ -121,15 +125,15 @@ impl Table {
             })?;
         }
         let input = Input::Files { files, dialects };
-        let formats = Vec::new();
-        Ok(Self { name: name.into(), columns, input, formats, cache: RefCell::default(), cache_bytes })
+        let (formats, nulls) = (Vec::new(), Vec::new());
+        Ok(Self { name: name.into(), columns, input, formats, nulls, cache: RefCell::default(), cache_bytes })
     }
 
     /// Creates a table of batches in memory, of which each list counts as a file.
     pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<Vec<RecordBatch>>) -> Self {
         let input = Input::Batches(batches);
-        let formats = Vec::new();
-        Self { name: name.into(), columns, input, formats, cache: RefCell::default(), cache_bytes: 0 }
+        let (formats, nulls, cache) = (Vec::new(), Vec::new(), RefCell::default());
+        Self { name: name.into(), columns, input, formats, nulls, cache, cache_bytes: 0 }
     }
 
     /// Columns with a format.
@@ -144,6 +148,23 @@ impl Table {
         cache.iter_mut().flatten().for_each(|batch| self.apply_formats(&formats, batch, faults));
         self.cache = RefCell::new(cache);
         self.formats.extend(formats);
+    }
+
+    /// Adds columns with texts that all passes read as missing values. Call it before the first.
+    pub(super) fn add_nulls(&mut self, nulls: Vec<(usize, Names)>) {
+        self.nulls.extend(nulls);
+    }
+
+    /// Texts that stand for missing values by the names of their columns.
+    pub(super) fn named_nulls(&self) -> BTreeMap<String, Names> {
+        self.nulls.iter().map(|(c, nulls)| (self.columns[*c].clone(), nulls.clone())).collect()
+    }
+
+    /// Removes the values that stand for missing ones.
+    fn clear_nulls(&self, batch: &mut Batch) {
+        for (c, nulls) in &self.nulls {
+            batch.columns[*c] = Nulls::new(nulls).clear(&batch.columns[*c]);
+        }
     }
 
     /// Format of the column number `c`, in words.
@@ -181,8 +202,8 @@ impl Table {
                 faults.add(
                     &self.file(batch),
                     format!(
-                        "{place}: column '{name}': '{text}' is not {what}; correct it, or state another \
-                         format"
+                        "{place}: column '{name}': '{text}' is not {what}; correct it, declare it missing \
+                         (null {name}={text}), or state another format"
                     ),
                 );
             }
@@ -253,6 +274,7 @@ impl Table {
         let (files, dialects) = match &self.input {
             Input::Batches(batches) => {
                 return scan_batches(batches, wanted, |mut batch| {
+                    self.clear_nulls(&mut batch);
                     self.apply_formats(&self.formats, &mut batch, faults);
                     each(&batch, faults)
                 });
@@ -285,6 +307,7 @@ impl Table {
                     .map(|there| there.and_then(|c| columns[c].take()).unwrap_or(Column::Empty(rows)))
                     .collect();
                 let mut batch = Batch { file, first, rows, places, columns };
+                self.clear_nulls(&mut batch);
                 self.apply_formats(&self.formats, &mut batch, faults);
                 first += rows as u64;
                 each(&batch, faults)?;

@@ -30,6 +30,7 @@ const OF_TABLES: &[&str] = &[
     "ignore",
     "column",
     "format",
+    "null",
     "missing",
     "category-limit",
     "node-time",
@@ -47,6 +48,7 @@ const OF_TABLES: &[&str] = &[
     "edge-features",
     "edge-column",
     "edge-format",
+    "edge-null",
     "edge-type",
     "reverse",
     "undirected",
@@ -59,6 +61,7 @@ const OF_TABLES: &[&str] = &[
     "target-split",
     "target-name",
     "target-format",
+    "target-null",
     "separator",
     "quote",
 ];
@@ -72,9 +75,11 @@ pub(super) fn command() -> Command {
             "Import your own tables of nodes, edges and targets.\n\n\
              Tables are CSV, JSON lines, Parquet or Arrow files; gzip and Zstandard are decompressed. Keys \
              have any type, and predictions are written with them. The type of every column is inferred: \
-             numbers are standardized, categories get a column per value, dates become ages, lists stay as \
-             they are, free text is ignored. --dry-run prints what each column becomes.\n\n\
-             All faults of all tables are listed at once, with file, line and column.",
+             numbers are standardized, categories get a feature per value, dates become ages in days, lists \
+             of numbers stay as they are, free text is ignored. --dry-run prints what each column \
+             becomes.\n\n\
+             All faults of all tables are listed at once, with file, line and column. Messages name options \
+             without dashes, as schema files do: (column age=number) is --column age=number.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -82,8 +87,8 @@ pub(super) fn command() -> Command {
              graphmill import tables data --nodes users.csv --id id --label group --split random:60,20,20\n  \
              graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
-             graphmill import tables data --edges ratings.csv --src user --dst film --edge-time day \
-             --edge-label stars\n  \
+             graphmill import tables data --edges ratings.csv --src user --dst film \\\n    \
+             --edge-time day --edge-label stars\n  \
              graphmill import tables data --edges bought.csv --src user --src-type user \\\n    \
              --dst item --dst-type item --reverse bought-by\n  \
              graphmill import tables data --nodes users.csv --id id \\\n    \
@@ -238,6 +243,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         missing: parsed(matches, "missing")?,
         category_limit: parsed(matches, "category-limit")?.unwrap_or(CATEGORY_LIMIT),
         formats: formats(matches, "format")?,
+        nulls: nulls(matches, "null")?,
         separator,
         quote,
         foreign_keys: Vec::new(),
@@ -263,6 +269,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             undirected: matches.get_flag("undirected"),
             keep_duplicates: matches.get_flag("keep-duplicates"),
             formats: formats(matches, "edge-format")?,
+            nulls: nulls(matches, "edge-null")?,
             separator,
             quote,
         })
@@ -360,6 +367,7 @@ fn target_table(
         task: parsed(matches, "target-task")?,
         split: one("target-split"),
         formats: formats(matches, "target-format")?,
+        nulls: nulls(matches, "target-null")?,
         separator,
         quote,
     }))
@@ -405,6 +413,24 @@ fn formats(matches: &ArgMatches, name: &str) -> Result<BTreeMap<String, Format>,
         }
     }
     Ok(formats)
+}
+
+/// Texts that stand for missing values, by column.
+fn nulls(matches: &ArgMatches, name: &str) -> Result<BTreeMap<String, Names>, Error> {
+    let mut nulls: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for text in matches.get_many::<String>(name).into_iter().flatten() {
+        match text.split_once('=') {
+            Some((column, null)) if !null.is_empty() => {
+                nulls.entry(column.into()).or_default().push(null.into())
+            }
+            _ => {
+                return Err(Error::usage(format!(
+                    "--{name} {text}: write NAME=TEXT, such as --{name} age=unknown"
+                )));
+            }
+        }
+    }
+    Ok(nulls.into_iter().map(|(column, texts)| (column, texts.into())).collect())
 }
 
 /// The single character of an option.

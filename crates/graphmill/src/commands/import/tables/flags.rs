@@ -10,6 +10,9 @@ pub(super) const UNCOMMON: &[&str] = &[
     "format",
     "edge-format",
     "target-format",
+    "null",
+    "edge-null",
+    "target-null",
     "missing",
     "node-time",
     "edge-weight",
@@ -34,6 +37,29 @@ pub(super) const UNCOMMON: &[&str] = &[
 /// `--NAME VALUE`, which may be given several times.
 fn repeated(name: &'static str, value: &'static str, short: &'static str, more: &str) -> Arg {
     args::option(name, value, short, more).action(ArgAction::Append)
+}
+
+/// Options of the values of single columns.
+fn of_values() -> [Arg; 2] {
+    [
+        repeated(
+            "format",
+            "NAME=FORMAT",
+            "Format of numbers or dates [default: found]",
+            "decimal-comma (1.234,56) or decimal-point (1,234.56), with a sign of the unit as in \
+             'price=decimal-comma €'; a pattern of dates, such as opened=%d.%m.%Y; or unix-s, unix-ms, \
+             unix-us and unix-ns of numbers since 1970. Years of two digits need %y: 00 to 69 are 2000 to \
+             2069, and 70 to 99 are 1970 to 1999. A format is found if it is the only one that reads all \
+             values; the import says so",
+        ),
+        repeated(
+            "null",
+            "NAME=TEXT",
+            "Text that stands for a missing value, such as age=unknown",
+            "Once for each text and column. Empty fields are always missing, and words such as NA, n/a, null \
+             and - in columns of numbers, dates and booleans",
+        ),
+    ]
 }
 
 /// Adds the options of the node table.
@@ -85,19 +111,11 @@ pub(super) fn with_nodes(command: Command) -> Command {
              (standard, quantile, raw), parts of a date (age, year, month, weekday, hour), and missing \
              values (mean, zero, indicator)",
         ))
-        .arg(repeated(
-            "format",
-            "NAME=FORMAT",
-            "Format of numbers or dates [default: found]",
-            "decimal-comma (1.234,56) or decimal-point (1,234.56), with a sign of the unit as in \
-             'price=decimal-comma €'; a pattern of dates, such as opened=%d.%m.%Y; or unix-s, unix-ms, \
-             unix-us and unix-ns of numbers since 1970. A format is found if it is the only one that reads \
-             all values; the import says so",
-        ))
+        .args(of_values())
         .arg(args::option(
             "missing",
             "HOW",
-            "Missing values: mean, zero or indicator [default: mean]",
+            "Filling of missing values: mean, zero or indicator [default: mean]",
             "indicator adds a column that is 1 where the value is missing",
         ))
         .arg(args::option(
@@ -176,6 +194,7 @@ pub(super) fn with_edges(command: Command) -> Command {
         ))
         .arg(repeated("edge-column", "NAME=HOW", "Treatment of an edge feature, as --column", ""))
         .arg(repeated("edge-format", "NAME=FORMAT", "Format of a column, as --format", ""))
+        .arg(repeated("edge-null", "NAME=TEXT", "Text for a missing value, as --null", ""))
         .arg(args::option("edge-type", "NAME", "Name of the edge type [default: edge]", ""))
         .arg(args::option("reverse", "NAME", "Add the reverse edges as another edge type", ""))
         .arg(args::flag("undirected", "Store every edge in both directions", ""))
@@ -193,7 +212,7 @@ pub(super) fn with_targets(command: Command) -> Command {
         .arg(repeated(
             "targets",
             "FILE",
-            "Table with a row per node and time: a target",
+            "Table of targets, with a row per node and time",
             "As for --nodes. A node may have a row at each of several times, and a prediction of the row \
              sees what existed then",
         ))
@@ -213,6 +232,7 @@ pub(super) fn with_targets(command: Command) -> Command {
             "Without --target-time the default is random:60,20,20",
         ))
         .arg(repeated("target-format", "NAME=FORMAT", "Format of a column, as --format", ""))
+        .arg(repeated("target-null", "NAME=TEXT", "Text for a missing value, as --null", ""))
         .arg(args::option(
             "target-name",
             "NAME",

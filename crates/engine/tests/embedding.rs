@@ -167,6 +167,9 @@ fn rotations_and_groups_are_learned() {
         assert_eq!((&summary.test.metric[..], &summary.config["loss"]), ("ndcg@20", &"bpr".into()));
         // items of the own group are ranked first: three in a list of fifteen are relevant
         assert!(summary.test.score.unwrap() > 0.4, "{model}: {:?}", summary.test);
+        let directions = [("decoder", "cosine"), ("loss", "info-nce"), ("num_negatives", "8")];
+        let summary = train(&shop, &[&options[..], &directions].concat()).unwrap();
+        assert!(summary.test.score.unwrap() > 0.4, "{model} by cosines: {:?}", summary.test);
     }
 }
 
@@ -186,6 +189,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     let corrected = [("decoder", "distmult"), ("loss", "sampled-softmax"), ("negatives", "degree")];
     let dense = [("decoder", "distmult"), ("one_vs_all", "true")];
     let light = [("model", "lightgcn"), ("regularization", "0.001"), ("layers", "2")];
+    let directions = [&light[..], &[("decoder", "cosine"), ("loss", "info-nce")]].concat();
     let rows = |places| [&sampled[..], places].concat();
     let buckets = rows(&[("buckets", "4")]);
     // 60 rows of 16 values with two moments are 11,520 bytes
@@ -196,6 +200,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         ("corrected", &circle, &corrected),
         ("dense", &circle, &dense),
         ("light", &shop, &light),
+        ("directions", &shop, &directions),
         ("buckets", &circle, &buckets),
         ("in files", &circle, &in_files),
         ("adagrad in files", &circle, &adagrad),

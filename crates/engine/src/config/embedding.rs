@@ -81,8 +81,8 @@ pub struct EmbeddingOptions {
     pub regularization: f64,
     /// Standard deviation of initial rows; 0 for that of the papers.
     ///
-    /// The papers': 0.1 for dot, 0.001 for distmult and complex, and uniform values that depend on
-    /// --gamma for transe and rotate.
+    /// The papers': 0.1 for dot and cosine, 0.001 for distmult and complex, and uniform values that
+    /// depend on --gamma for transe and rotate.
     #[arg(long, value_name = "X")]
     pub init_scale: f64,
     /// Compare each edge with all candidates instead of negatives.

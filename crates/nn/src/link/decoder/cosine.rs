@@ -22,6 +22,12 @@ fn lengths(h: &[f32], t: &[f32]) -> [f32; 2] {
     [h, t].map(|x| dot(x, x).sqrt().max(MIN_LENGTH))
 }
 
+/// Length of a row, and the part of the gradient of its direction that is along the row.
+fn along(row: &[f32], grad: &[f32]) -> (f32, f32) {
+    let length = dot(row, row).sqrt().max(MIN_LENGTH);
+    (length, dot(row, grad) / length)
+}
+
 impl PairScore for Cosine {
     fn score(&self, h: &[f32], _: &[f32], t: &[f32]) -> f32 {
         let [a, b] = lengths(h, t);
@@ -46,6 +52,25 @@ impl PairScore for Cosine {
         let length = dot(row, row).sqrt().max(MIN_LENGTH);
         row.iter_mut().for_each(|x| *x /= length);
         true
+    }
+
+    fn query_gradients(
+        &self,
+        _: End,
+        fixed: &[f32],
+        _: &[f32],
+        grad: &[f32],
+        [fixed_grad, _]: [&mut [f32]; 2],
+    ) {
+        let (length, along) = along(fixed, grad);
+        for ((to, g), x) in fixed_grad.iter_mut().zip(grad).zip(fixed) {
+            *to += (g - along * x / length) / length;
+        }
+    }
+
+    fn candidate_gradient(&self, row: &[f32], grad: &mut [f32]) {
+        let (length, along) = along(row, grad);
+        grad.iter_mut().zip(row).for_each(|(g, x)| *g = (*g - along * x / length) / length);
     }
 
     fn boxed(&self) -> Box<dyn PairScore> {

@@ -43,6 +43,7 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 
+pub(in crate::link) use pair::candidate_rows;
 pub use pair::{PairDecoder, PairScore};
 
 use crate::{
@@ -272,7 +273,7 @@ pub static TABLE: Table<DecoderKind> = Table::new(
             summary: "cosine of the angle between both rows",
             source: "",
             options: &[],
-            make: DecoderKind::new(cosine::make, false),
+            make: DecoderKind::new(cosine::make, false).with_tables(),
         },
         Entry {
             name: "bilinear",

@@ -79,8 +79,34 @@ pub trait PairScore: Send + Sync {
         false
     }
 
+    /// Replaces the gradient of the row of [`PairScore::candidate`] by that of the embedding `row`.
+    /// Only the decoders of [`DecoderKind::on_tables`] have them.
+    ///
+    /// [`DecoderKind::on_tables`]: super::DecoderKind::on_tables
+    fn candidate_gradient(&self, row: &[f32], grad: &mut [f32]) {
+        let _ = (row, grad);
+    }
+
     /// A boxed copy.
     fn boxed(&self) -> Box<dyn PairScore>;
+}
+
+/// Computes the rows of candidates for products (`C x F`) and returns true, if they differ from
+/// their embeddings.
+pub(in crate::link) fn candidate_rows(score: &dyn PairScore, candidates: View, out: &mut Matrix) -> bool {
+    let dim = candidates.num_cols();
+    let Some(first) = candidates.host().get(..dim) else { return false };
+    if !score.candidate(&mut first.to_vec()) {
+        return false;
+    }
+    out.resize(candidates.num_rows(), dim);
+    let values = out.view_mut().host();
+    values.copy_from_slice(candidates.host());
+    let rows = values.par_chunks_mut(dim).with_min_len(MIN_TASK_LEN);
+    rows.for_each(|row| {
+        score.candidate(row);
+    });
+    true
 }
 
 impl Clone for Box<dyn PairScore> {
@@ -222,18 +248,7 @@ impl Decoder for PairDecoder {
     }
 
     fn candidate_rows(&self, candidates: View, out: &mut Matrix) -> bool {
-        let Some(first) = candidates.host().get(..self.dim) else { return false };
-        if !self.score.candidate(&mut first.to_vec()) {
-            return false;
-        }
-        out.resize(candidates.num_rows(), self.dim);
-        let values = out.view_mut().host();
-        values.copy_from_slice(candidates.host());
-        let rows = values.par_chunks_mut(self.dim).with_min_len(MIN_TASK_LEN);
-        rows.for_each(|row| {
-            self.score.candidate(row);
-        });
-        true
+        candidate_rows(&*self.score, candidates, out)
     }
 }
 

@@ -28,7 +28,10 @@ use super::{QueryBatch, Relations, step::RelationGrads};
 use crate::{
     Backend, Matrix, View,
     backend::{Side, ops::Gemm},
-    link::{decoder::PairScore, kernel::add_scaled},
+    link::{
+        decoder::{PairScore, candidate_rows},
+        kernel::add_scaled,
+    },
 };
 
 /// Bytes of a block of scores.
@@ -50,6 +53,8 @@ pub struct SoftmaxStep {
     /// Gradients of the queries' fixed ends and relations.
     fixed_grad: Vec<f32>,
     relation_grad: Vec<f32>,
+    /// The table as candidates, `V x F`, if their rows differ from the embeddings.
+    candidates: Matrix,
 }
 
 /// Inputs of a step.
@@ -59,6 +64,8 @@ struct Inputs<'a> {
     relations: Relations<'a>,
     batch: &'a QueryBatch,
     table: View<'a>,
+    /// Rows of the table as candidates.
+    candidates: View<'a>,
 }
 
 impl SoftmaxStep {
@@ -85,17 +92,26 @@ impl SoftmaxStep {
             values.clear();
             values.resize(queries * width, 0.0);
         }
+        let mut prepared = std::mem::take(&mut self.candidates);
+        let differ = candidate_rows(score, table, &mut prepared);
+        let rows = if differ { prepared.view() } else { table };
+        let inputs = Inputs { backend, score, relations, batch, table, candidates: rows };
         let mut loss = 0.0;
         for end in [End::Source, End::Destination] {
             let range = &candidates[end as usize];
             let own: Vec<usize> = (0..queries).filter(|&i| batch.end[i] == end).collect();
             let len = (BLOCK_BYTES / (4 * range.len().max(1))).max(MIN_BLOCK_ROWS);
             for block in own.chunks(len) {
-                loss += self.block(&Inputs { backend, score, relations, batch, table }, range, block);
+                loss += self.block(&inputs, range, block);
             }
         }
-        // in the order of the queries
+        self.candidates = prepared;
         let grad = self.grad.view_mut().host();
+        if differ {
+            let lines = grad.par_chunks_mut(dim).zip(table.host().par_chunks(dim));
+            lines.for_each(|(grad, row)| score.candidate_gradient(row, grad));
+        }
+        // in the order of the queries
         for (&v, row) in batch.fixed.iter().zip(self.fixed_grad.chunks_exact(dim)) {
             add_scaled(1.0, row, &mut grad[v as usize * dim..][..dim]);
         }
@@ -105,10 +121,10 @@ impl SoftmaxStep {
 
     /// Adds a block of queries of one end; returns their share of the loss.
     fn block(&mut self, inputs: &Inputs, range: &Range<NodeId>, block: &[usize]) -> f64 {
-        let &Inputs { backend, score, relations, batch, table } = inputs;
+        let &Inputs { backend, score, relations, batch, table, candidates } = inputs;
         let (dim, all) = (table.num_cols(), table.host());
         let Self { query, query_grad, scores, .. } = self;
-        let rows = table.rows(range.start as usize..range.end as usize);
+        let rows = candidates.rows(range.start as usize..range.end as usize);
         query.resize(block.len(), dim);
         query.view_mut().host().par_chunks_mut(dim).zip(block).for_each(|(out, &i)| {
             let fixed = &all[batch.fixed[i] as usize * dim..][..dim];

@@ -25,7 +25,7 @@ use super::{QueryBatch, Touched};
 use crate::{
     Matrix, View,
     link::{
-        decoder::PairScore,
+        decoder::{PairScore, candidate_rows},
         kernel::add_scaled,
         loss::{LinkGrads, LinkLoss, LinkLossOptions, LinkScores},
     },
@@ -113,6 +113,14 @@ impl RelationGrads {
     }
 }
 
+/// Rows of each of both views by the place that reads them.
+fn of_places<'a>(views: [View<'a>; 2], touched: &'a Touched) -> [impl Fn(usize) -> &'a [f32]; 2] {
+    views.map(|rows| {
+        let (all, dim) = (rows.host(), rows.num_cols());
+        move |place: usize| &all[touched.position[place] as usize * dim..][..dim]
+    })
+}
+
 /// Workspace of a step; its memory is reused.
 #[derive(Clone, Debug, Default)]
 pub struct TableStep {
@@ -126,6 +134,8 @@ pub struct TableStep {
     fixed_grad: Matrix,
     /// Gradients of the queries' relations, `Q x W`.
     relation_grad: Vec<f32>,
+    /// Distinct rows as candidates, `R x F`, if they differ from the embeddings.
+    candidates: Matrix,
     positive: [Vec<f32>; 2],
     negative: [Vec<f32>; 2],
 }
@@ -144,9 +154,14 @@ impl TableStep {
         rows: View,
     ) -> f64 {
         assert_eq!(rows.num_rows(), touched.ids.len(), "distinct rows of a batch");
-        let loss = self.score(objective, relations, batch, touched, rows);
-        self.query_gradients(objective.score, relations, batch, touched, rows);
-        self.row_gradients(objective.score, batch, touched, rows);
+        let mut prepared = std::mem::take(&mut self.candidates);
+        let differ = candidate_rows(objective.score, rows, &mut prepared);
+        // as ends of queries, and as candidates
+        let of = [rows, if differ { prepared.view() } else { rows }];
+        let loss = self.score(objective, relations, batch, touched, of);
+        self.query_gradients(objective.score, relations, batch, touched, of);
+        self.row_gradients(objective.score, batch, touched, of);
+        self.candidates = prepared;
         self.relations.sum(batch, &self.relation_grad, relations.width);
         loss
     }
@@ -158,11 +173,11 @@ impl TableStep {
         relations: Relations,
         batch: &QueryBatch,
         touched: &Touched,
-        rows: View,
+        [rows, candidates]: [View; 2],
     ) -> f64 {
         let (score, dim, queries, width) = (objective.score, rows.num_cols(), batch.len(), batch.width());
-        let (kernel, k, all) = (score.kernel(), width - 1, rows.host());
-        let row = |place: usize| &all[touched.position[place] as usize * dim..][..dim];
+        let (kernel, k) = (score.kernel(), width - 1);
+        let [fixed, candidate] = of_places([rows, candidates], touched);
         self.query.resize(queries, dim);
         for (scores, len) in [(&mut self.positive, queries), (&mut self.negative, queries * k)] {
             scores.iter_mut().for_each(|x| x.resize(len, 0.0));
@@ -172,10 +187,10 @@ impl TableStep {
         let lines = self.query.view_mut().host().par_chunks_mut(dim).zip(positive.par_iter_mut());
         let of_query = |i: usize, query: &mut [f32], positive: &mut f32, negative: &mut [f32]| {
             let r = relations.of_query(batch, i);
-            score.query(batch.end[i], row(queries * width + i), r, query);
-            *positive = kernel.score(query, row(i * width));
+            score.query(batch.end[i], fixed(queries * width + i), r, query);
+            *positive = kernel.score(query, candidate(i * width));
             for (k, score) in negative.iter_mut().enumerate() {
-                *score = kernel.score(query, row(i * width + 1 + k));
+                *score = kernel.score(query, candidate(i * width + 1 + k));
             }
         };
         if k == 0 {
@@ -206,11 +221,11 @@ impl TableStep {
         relations: Relations,
         batch: &QueryBatch,
         touched: &Touched,
-        rows: View,
+        rows: [View; 2],
     ) {
-        let (dim, queries, width) = (rows.num_cols(), batch.len(), batch.width());
-        let (kernel, all, of_relation) = (score.kernel(), rows.host(), relations.width.max(1));
-        let row = |place: usize| &all[touched.position[place] as usize * dim..][..dim];
+        let (dim, queries, width) = (rows[0].num_cols(), batch.len(), batch.width());
+        let (kernel, of_relation) = (score.kernel(), relations.width.max(1));
+        let [fixed, candidate] = of_places(rows, touched);
         let mut fixed_grad = std::mem::take(&mut self.fixed_grad);
         let mut relation_grad = std::mem::take(&mut self.relation_grad);
         fixed_grad.resize(queries, dim);
@@ -227,38 +242,47 @@ impl TableStep {
                 for place in i * width..(i + 1) * width {
                     let g = self.gradient(width, place);
                     if g != 0.0 {
-                        kernel.add_query_gradient(query, row(place), g, grad);
+                        kernel.add_query_gradient(query, candidate(place), g, grad);
                     }
                 }
                 fixed_grad.fill(0.0);
                 let r = relations.of_query(batch, i);
                 let grads = [fixed_grad, &mut relation_grad[..relations.width]];
-                score.query_gradients(batch.end[i], row(queries * width + i), r, grad, grads);
+                score.query_gradients(batch.end[i], fixed(queries * width + i), r, grad, grads);
             },
         );
         (self.fixed_grad, self.relation_grad) = (fixed_grad, relation_grad);
     }
 
     /// Computes the gradient of each distinct row.
-    fn row_gradients(&mut self, score: &dyn PairScore, batch: &QueryBatch, touched: &Touched, rows: View) {
-        let (dim, queries, width) = (rows.num_cols(), batch.len(), batch.width());
-        let (kernel, all, candidates) = (score.kernel(), rows.host(), queries * width);
+    fn row_gradients(
+        &mut self,
+        score: &dyn PairScore,
+        batch: &QueryBatch,
+        touched: &Touched,
+        [rows, candidates]: [View; 2],
+    ) {
+        let (dim, width) = (rows.num_cols(), batch.width());
+        let (kernel, fixed_from) = (score.kernel(), (batch.len() * width) as u32);
         let mut grad = std::mem::take(&mut self.grad);
         grad.resize(touched.ids.len(), dim);
         let (query, fixed_grad) = (self.query.view().host(), self.fixed_grad.view().host());
-        let lines = grad.view_mut().host().par_chunks_mut(dim).enumerate().with_min_len(MIN_TASK_LEN);
-        lines.for_each(|(i, to)| {
+        let of_rows = rows.host().par_chunks(dim).zip(candidates.host().par_chunks(dim));
+        let lines = grad.view_mut().host().par_chunks_mut(dim).zip(of_rows).enumerate();
+        lines.with_min_len(MIN_TASK_LEN).for_each(|(i, (to, (row, candidate)))| {
             to.fill(0.0);
-            let row = &all[i * dim..][..dim];
-            for place in touched.places(i).iter().map(|&place| place as usize) {
-                if place >= candidates {
-                    add_scaled(1.0, &fixed_grad[(place - candidates) * dim..][..dim], to);
-                    continue;
-                }
+            // ascending: places of candidates, then of fixed ends
+            let places = touched.places(i);
+            let (as_candidate, as_fixed) = places.split_at(places.partition_point(|&p| p < fixed_from));
+            for place in as_candidate.iter().map(|&place| place as usize) {
                 let g = self.gradient(width, place);
                 if g != 0.0 {
-                    kernel.add_candidate_gradient(&query[place / width * dim..][..dim], row, g, to);
+                    kernel.add_candidate_gradient(&query[place / width * dim..][..dim], candidate, g, to);
                 }
+            }
+            score.candidate_gradient(row, to);
+            for &place in as_fixed {
+                add_scaled(1.0, &fixed_grad[(place - fixed_from) as usize * dim..][..dim], to);
             }
         });
         self.grad = grad;

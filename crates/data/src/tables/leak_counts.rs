@@ -15,10 +15,9 @@
 //! At most `limit` pairs of a value and a class.
 #![forbid(unsafe_code)]
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rustc_hash::FxHashMap;
 
 use super::{column::Cell, leak::LeakKind, moments::Moments, targets::Label};
 
@@ -81,7 +80,7 @@ impl Tally {
 enum Labels {
     Classes {
         /// Rows of each pair of a value and a class; `None` if they are too many.
-        pairs: Option<HashMap<(u64, i32), Tally>>,
+        pairs: Option<FxHashMap<(u64, i32), Tally>>,
         /// Rows of each class without and with a value.
         presence: Vec<[Tally; 2]>,
         /// Least and greatest number of each class; `None` if a value is not a number.
@@ -89,7 +88,7 @@ enum Labels {
     },
     Values {
         /// Moments of the label by value, and their subjects; `None` if they are too many.
-        groups: Option<HashMap<u64, (Moments, u64)>>,
+        groups: Option<FxHashMap<u64, (Moments, u64)>>,
         /// Moments of numbers and label; `None` if a value is not a number.
         line: Option<Line>,
     },
@@ -164,11 +163,11 @@ impl Counts {
     pub(super) fn new(classes: Option<usize>, limit: usize) -> Self {
         let of = match classes {
             Some(count) => Labels::Classes {
-                pairs: Some(HashMap::new()),
+                pairs: Some(FxHashMap::default()),
                 presence: vec![[Tally::default(); 2]; count],
                 ranges: Some(vec![[f64::INFINITY, f64::NEG_INFINITY]; count]),
             },
-            None => Labels::Values { groups: Some(HashMap::new()), line: Some(Line::default()) },
+            None => Labels::Values { groups: Some(FxHashMap::default()), line: Some(Line::default()) },
         };
         Self { limit, of, ..Self::default() }
     }
@@ -302,7 +301,7 @@ impl Counts {
     ) -> Option<(f64, u64)> {
         // rows of each value, the most subjects of a class, and the class with most rows, the first
         // of several
-        let mut values: HashMap<u64, (u64, u32, u64, i32)> = HashMap::new();
+        let mut values: FxHashMap<u64, (u64, u32, u64, i32)> = FxHashMap::default();
         for ((value, class), tally) in pairs.filter(|(_, tally)| tally.rows > 0) {
             let rows = tally.rows();
             let (all, subjects, most, of) = values.entry(value).or_insert((0, 0, 0, class));
@@ -347,7 +346,7 @@ impl Counts {
 
     /// Share of the rows whose value has enough rows, if the label hardly varies within the values,
     /// and the rows of the rarest of these values.
-    fn explained(&self, groups: &HashMap<u64, (Moments, u64)>) -> Option<(f64, u64)> {
+    fn explained(&self, groups: &FxHashMap<u64, (Moments, u64)>) -> Option<(f64, u64)> {
         let frequent = groups.values().filter(|(_, subjects)| *subjects >= SUPPORT);
         let mut frequent: Vec<&Moments> = frequent.map(|(moments, _)| moments).collect();
         // sums have one order

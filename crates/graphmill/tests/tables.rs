@@ -579,7 +579,7 @@ fn ends_without_a_common_key_are_reported_if_they_have_one_type() {
 #[test]
 fn texts_for_missing_values_are_options() {
     let sandbox = Sandbox::new();
-    let age = |i: usize| if i % 20 == 0 { "unknown".into() } else { i.to_string() };
+    let age = |i: usize| if i.is_multiple_of(20) { "unknown".into() } else { i.to_string() };
     let rows: String = (0..60).map(|i| format!("n{i};{}\n", age(i))).collect();
     sandbox.write("nodes.csv", format!("id;age\n{rows}"));
     sandbox.write("edges.csv", "a;b;w\nn1;n2;?\nn2;n3;1\n");

@@ -122,8 +122,8 @@ impl Earlier {
         let is_same = self.dataset.as_ref().is_some_and(|before| before.is_same(now));
         if self.draws_split && is_same && !self.is_same_split {
             notes.push(format!(
-                "{dir} drew other edges to validate and test, so it may have trained on those of this run, and \
-                 scores may be too good; give both runs the same --seed, --task, --split-edges and \
+                "{dir} drew other edges to validate and test, so it may have trained on those of this \
+                 run, and scores may be too good; give both runs the same --seed, --task, --split-edges and \
                  --valid-fraction"
             ));
         }

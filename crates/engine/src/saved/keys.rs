@@ -149,8 +149,8 @@ impl Names {
             file,
             format!("line {line}"),
             format!(
-                "{id} is the id of one node of {dataset} and the key of another; pass keys as --keys {0}, and \
-                 ids as a .npy of integers",
+                "{id} is the id of one node of {dataset} and the key of another; pass keys as --keys {0}, \
+                 and ids as a .npy of integers",
                 file.display()
             ),
         ))

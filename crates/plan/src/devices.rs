@@ -384,7 +384,12 @@ impl Costs<'_> {
             _ => (trainer, own),
         };
         let standbys = if standby.is_some() { samplers } else { 0 };
-        Ok(self.prediction(epoch, of, [samplers, trainers, standbys], ratio))
+        let predicted = self.prediction(epoch, of, [samplers, trainers, standbys], ratio);
+        // a standby Trainer has its own batches, and a cache beside the topology
+        let own_batches = epoch.switched as f64 / self.profile.batches.max(1) as f64;
+        let (own, peers) = self.hits(standby.unwrap_or(0.0), beside, |held| self.profile.hit_rate(held));
+        let hit_rate = predicted.hit_rate + own_batches * (own + peers - predicted.hit_rate);
+        Ok(Prediction { hit_rate, ..predicted })
     }
 
     /// Rule of the updates of `trainers` devices, unless the options give the batches of a round.

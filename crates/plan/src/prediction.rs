@@ -19,7 +19,8 @@ pub struct Prediction {
     pub standby: usize,
     /// Share of the feature rows cached by a training executor.
     pub cache_ratio: f64,
-    /// Share of the requested rows that the cache serves.
+    /// Share of the requested rows that caches serve, with those of standby Trainers for their
+    /// batches.
     pub hit_rate: f64,
     /// Stage with the largest share of its executors' time: `sample`, `extract` (by the host, the
     /// link or the device), `train`; `memory` if the strategy does not fit.

@@ -231,6 +231,25 @@ fn a_given_number_of_samplers_and_switching_change_the_prediction() {
 }
 
 #[test]
+fn hit_rates_count_the_caches_of_standby_trainers_for_their_batches() {
+    let hit_rates = [(0.05, 0.2), (0.25, 0.9)].map(|(ratio, rate)| HitRate { ratio, rate });
+    let profile = Profile { hit_rates: hit_rates.into(), ..profile() };
+    let on_two = |given: &[(&'static str, &str)]| {
+        let mut hardware = v100();
+        hardware.devices.count = 2;
+        let report = plan_run(hardware, profile.clone(), &request(given)).unwrap();
+        of(&report, "factored").clone()
+    };
+    let (row, alone) = (on_two(&[]), on_two(&[("switching", "off")]));
+    assert_eq!((row.standby, row.cache_ratio), (1, alone.cache_ratio));
+    assert!((alone.hit_rate - profile.hit_rate(alone.cache_ratio)).abs() < 1e-9, "{alone:?}");
+    let part = row.switched as f64 / profile.batches as f64;
+    assert!((0.05..0.95).contains(&part), "{row:?}");
+    let least = (1.0 - part) * alone.hit_rate;
+    assert!(row.hit_rate > least && row.hit_rate < alone.hit_rate - 0.05, "{row:?} {alone:?}");
+}
+
+#[test]
 fn pooled_caches_serve_more_rows() {
     let hit_rates = [(0.09, 0.4), (0.23, 0.6), (0.9, 0.95)].map(|(ratio, rate)| HitRate { ratio, rate });
     let profile = Profile { hit_rates: hit_rates.into(), ..profile() };

@@ -10,14 +10,16 @@ use super::{
 /// Texts that stand for a missing value in a column.
 #[derive(Clone, Debug)]
 pub(super) struct Nulls {
+    /// The texts as they were declared.
+    pub(super) names: Names,
     /// Texts, with the number that each is, if it is one.
     texts: Vec<(String, Option<f64>)>,
 }
 
 impl Nulls {
-    pub(super) fn new(names: &Names) -> Self {
+    pub(super) fn new(names: Names) -> Self {
         let text = |text: String| (text.trim().to_string(), number(value::parse(&text, &mut Vec::new())));
-        Self { texts: names.list().into_iter().map(text).collect() }
+        Self { texts: names.list().into_iter().map(text).collect(), names }
     }
 
     /// Returns true if the value is one of the texts; numbers are compared by value.
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn values_that_stand_for_a_missing_one_are_missing_in_every_type() {
-        let nulls = Nulls::new(&Names::Many(vec!["unknown".into(), " -999".into(), "2024-01-01".into()]));
+        let nulls = Nulls::new(Names::Many(vec!["unknown".into(), " -999".into(), "2024-01-01".into()]));
         let mut texts = Texts::default();
         for text in ["unknown ", "Unknown", "-999", "-999.0", "7", "", "2024-01-01"] {
             texts.push(text);
@@ -87,7 +89,7 @@ mod tests {
         let dates = nulls.clear(&Column::Time(vec![Some(1_704_067_200_000_000), Some(0)]));
         assert_eq!([0, 1].map(|row| dates.get(row)), [Cell::Missing, Cell::Time(0)]);
         let bools =
-            Nulls::new(&Names::One("false".into())).clear(&Column::Bool(vec![Some(false), Some(true)]));
+            Nulls::new(Names::One("false".into())).clear(&Column::Bool(vec![Some(false), Some(true)]));
         assert_eq!([0, 1].map(|row| bools.get(row)), [Cell::Missing, Cell::Bool(true)]);
     }
 }

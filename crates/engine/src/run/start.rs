@@ -45,9 +45,10 @@ pub(crate) struct Earlier {
     pub(crate) tensors: Vec<Tensor>,
     /// Dataset that it was trained on, if recorded.
     dataset: Option<DatasetRecord>,
-    /// True if the new run draws edges that validate or test.
+    /// True if the new run draws the edges that validate and test.
     draws_split: bool,
-    /// True if the other run drew them by the same options.
+    /// True unless the new run draws edges that validate or test by other options than the other
+    /// run did.
     is_same_split: bool,
 }
 
@@ -64,7 +65,7 @@ impl Earlier {
         }
         let dir = PathBuf::from(&config.start_from);
         let path = RunDir::best_model_path(&dir);
-        let draws_split = draws_split(config) || config.own.get::<LinkOptions>().valid_fraction > 0.0;
+        let draws_split = draws_split(config);
         let Some(ranks) = ranks else {
             let (dataset, is_same_split) = recorded(&dir, &path, config)?;
             let tensors = checkpoint::load_params(&path)?;
@@ -120,7 +121,7 @@ impl Earlier {
             "starts from the parameters of the best epoch of {dir}, with a fresh optimiser and schedule"
         )];
         let is_same = self.dataset.as_ref().is_some_and(|before| before.is_same(now));
-        if self.draws_split && is_same && !self.is_same_split {
+        if is_same && !self.is_same_split {
             notes.push(format!(
                 "{dir} drew other edges to validate and test, so it may have trained on those of this \
                  run, and scores may be too good; give both runs the same --seed, --task, --split-edges and \
@@ -138,8 +139,8 @@ impl Earlier {
     }
 }
 
-/// Dataset of the run in `dir`, whose best model is the file `path`, if recorded, and true if a run
-/// with the configuration `now` draws the same edges to validate and test from it.
+/// Dataset of the run in `dir`, whose best model is the file `path`, if recorded, and true unless
+/// a run with the configuration `now` draws other edges to validate or test from it.
 ///
 /// # Errors
 /// It is no run directory, or has no best model yet.
@@ -152,7 +153,8 @@ fn recorded(dir: &Path, path: &Path, now: &TrainConfig) -> Result<(Option<Datase
     let mut of_run = TrainConfig::default();
     of_run.read_file(&RunDir::config_path(dir))?;
     let dataset = Origin::of_run(dir, &of_run)?.map(|origin| origin.dataset);
-    Ok((dataset, draws(&of_run) == draws(now)))
+    let is_drawn = draws_split(now) || now.own.get::<LinkOptions>().valid_fraction > 0.0;
+    Ok((dataset, !is_drawn || draws(&of_run) == draws(now)))
 }
 
 /// Options that decide which edges validate and test.

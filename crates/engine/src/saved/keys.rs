@@ -132,6 +132,8 @@ impl Names {
         found.map_err(|(line, why)| Error::format(file, format!("line {line}"), self.of_their_type(why)))
     }
 
+    /// Checks that the integers of a text, which lists ids, are no keys of other nodes.
+    ///
     /// # Errors
     /// An integer of a text that lists the ids of `nodes` is the key of another node, so that it is
     /// open which one is meant.

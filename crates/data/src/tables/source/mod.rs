@@ -79,7 +79,7 @@ pub(super) struct Table {
     /// Columns with a format, by which their texts are read.
     formats: Vec<(usize, Format)>,
     /// Columns with texts that stand for missing values.
-    nulls: Vec<(usize, Names)>,
+    nulls: Vec<(usize, Nulls)>,
     /// Rows that fit the memory, once they were read.
     cache: RefCell<Option<Vec<Batch>>>,
     /// Maximum number of bytes of the cache.
@@ -152,18 +152,18 @@ impl Table {
 
     /// Adds columns with texts that all passes read as missing values. Call it before the first.
     pub(super) fn add_nulls(&mut self, nulls: Vec<(usize, Names)>) {
-        self.nulls.extend(nulls);
+        self.nulls.extend(nulls.into_iter().map(|(c, names)| (c, Nulls::new(names))));
     }
 
     /// Texts that stand for missing values by the names of their columns.
     pub(super) fn named_nulls(&self) -> BTreeMap<String, Names> {
-        self.nulls.iter().map(|(c, nulls)| (self.columns[*c].clone(), nulls.clone())).collect()
+        self.nulls.iter().map(|(c, nulls)| (self.columns[*c].clone(), nulls.names.clone())).collect()
     }
 
     /// Removes the values that stand for missing ones.
     fn clear_nulls(&self, batch: &mut Batch) {
         for (c, nulls) in &self.nulls {
-            batch.columns[*c] = Nulls::new(nulls).clear(&batch.columns[*c]);
+            batch.columns[*c] = nulls.clear(&batch.columns[*c]);
         }
     }
 
